@@ -38,13 +38,13 @@
 #define UNITS 4
 /* The handle of every tree; the class of a frame is this and the number of its owner. */
 #define HANDLE 0x7e10u
-/* Beside the number of a vif: its class in the tree of what comes from a port. */
+/* Added to the number of a vif: its class in the tree for frames from a port. */
 #define INBOUND 0x4000u
 
 /* Time is in 1/256 ns, modulo 2^64. */
 #define TIME_SHIFT 8
 #define COST_SHIFT 16
-/* A BIG TCP super-frame, beyond which a frame is not charged. */
+/* The most units that a frame is charged: those of a BIG TCP super-frame. */
 #define UNITS_MAX 0x1ffff
 #define TRIES 8
 
@@ -62,7 +62,7 @@ struct member {
 	__u16 limit[LEVELS];
 	/* The ifindex of its bridge: an address belongs to one vif of a bridge. */
 	__u32 bridge;
-	/* Addresses that are learned of it at most, if `macs` is 0. */
+	/* The most addresses that are learned from it, if `macs` is 0. */
 	__u32 macs_max;
 	__u16 mac[MACS][ETH_ALEN / 2];
 };
@@ -160,9 +160,9 @@ static __always_inline enum reason check_header(struct __sk_buff *skb, const str
 }
 
 /*
- * The class of a frame from a vif, or of one that waited for its turn; 0 for others. A host that
- * routes rewrites the priority only. Bits of a mark beyond the number are others': kube-proxy adds
- * some.
+ * Returns the class of a frame from a vif, or of one that waited for its turn; 0 for others. A host
+ * that routes rewrites the priority only. Other bits of the mark may be set by others: kube-proxy
+ * adds some.
  */
 static __always_inline __u32 class_of(struct __sk_buff *skb)
 {
@@ -172,8 +172,8 @@ static __always_inline __u32 class_of(struct __sk_buff *skb)
 }
 
 /*
- * The class of a frame that leaves the bridge. Where others rewrote both numbers, the device by
- * which the frame came to the bridge tells its vif.
+ * Returns the class of a frame that leaves the bridge. Where others rewrote priority and mark, the
+ * device by which the frame came to the bridge tells its vif.
  */
 static __always_inline __u32 class_at_egress(struct __sk_buff *skb)
 {
@@ -187,8 +187,8 @@ static __always_inline __u32 class_at_egress(struct __sk_buff *skb)
 }
 
 /*
- * Returns true if a vif may receive a frame of this class; else counts the drop. A class without an
- * owner is not that of a vif of this slice: the mark may be somebody else's.
+ * Returns true if a vif may receive a frame of this class; else counts the drop. A number that
+ * belongs to no slice may be somebody else's mark: such a frame is dropped.
  */
 static __always_inline int may_receive(const struct member *member, __u32 class,
 				       struct counts *counted, const struct tally *size)
@@ -213,7 +213,8 @@ static __always_inline int may_receive(const struct member *member, __u32 class,
 	return 0;
 }
 
-/* Returns true if a device takes a frame past the bridge, which drops what is too long for it. */
+/* Returns true if a device takes a frame that passes by the bridge. Longer frames are left to the
+ * bridge, which drops them. */
 static __always_inline int takes(const struct __sk_buff *skb, __u32 device)
 {
 	struct exit *exit = bpf_map_lookup_elem(&exits, &device);
@@ -222,9 +223,10 @@ static __always_inline int takes(const struct __sk_buff *skb, __u32 device)
 }
 
 /*
- * The device by which a frame from a vif leaves past the bridge; 0: it crosses it. The destination
- * spoke from beyond the port a moment ago, so that it is neither on another device nor a group.
- * Of each source, one frame in SEEN_NS crosses the bridge, which so remembers where it is.
+ * Returns the ifindex of the device by which a frame from a vif leaves past the bridge, or 0 if it
+ * crosses the bridge. The destination was seen beyond the port a moment ago, so that it is neither
+ * on another device nor a group. One frame of each source in SEEN_NS crosses the bridge, so that
+ * the bridge remembers where the source is.
  */
 static __always_inline __u32 exit_of(struct __sk_buff *skb, const struct member *member,
 				     const __u16 *head, int due)
@@ -288,7 +290,7 @@ int weir_from_vif(struct __sk_buff *skb)
 	return exit ? bpf_redirect(exit, 0) : NEXT;
 }
 
-/* The vif that a frame is for, with its address; 0 if it is none. */
+/* Returns the vif that a frame is for, and its address in `found`; 0 if it is for none. */
 static __always_inline struct member *vif_of(const struct address_key *to,
 					     const struct address **found)
 {
@@ -308,9 +310,9 @@ static __always_inline struct member *vif_of(const struct address_key *to,
 }
 
 /*
- * The vif of an address that the policy gives; 0 if there is none. While that vif is silent, the
- * bridge does not know the address and floods the frame. The vif has a copy of its own, and no
- * other device is to have one.
+ * Returns the vif of an address that the policy gives; 0 if there is none. While that vif is
+ * silent, the bridge does not know the address and floods the frame. The vif gets a copy at its own
+ * device, and no other device may get one.
  */
 static __always_inline struct member *given_to(const struct address_key *to)
 {
@@ -408,9 +410,10 @@ static __always_inline int towards_vif(struct __sk_buff *skb, const struct addre
 }
 
 /*
- * Lets a frame from a port wait for its vif's turn in the tree of an ifb: those for no vif, or for
- * all, in the class of the rest. It comes back behind this hook and crosses the bridge. The class
- * is no vif's, so that nobody takes the frame for one that a vif sent.
+ * Lets a frame from a port wait for its vif's turn in the tree of an ifb. A frame for no vif or for
+ * a group waits in the class of the rest. Afterwards the frame comes back behind this hook and
+ * crosses the bridge. Its class is no vif's sending class, so that the frame is never taken for one
+ * that a vif sent.
  */
 static __always_inline int wait_turn(struct __sk_buff *skb, __u32 through,
 				     const struct address_key *to, int is_plain, __u64 now)
@@ -433,15 +436,16 @@ static __always_inline int wait_turn(struct __sk_buff *skb, __u32 through,
 }
 
 /*
- * Returns true if a source address beyond a port is a vif's, which may not be there: counts it. If
- * it is none, notes when it was seen.
+ * Returns true, and counts the frame, if a source address beyond a port is a vif's, which may not
+ * be there. Otherwise notes when the address was seen.
  */
 static __always_inline int is_moved(struct __sk_buff *skb, struct uplink *uplink,
 				    const struct address_key *from, __u64 *seen, __u64 now)
 {
 	struct address *address = bpf_map_lookup_elem(&addresses, from);
 
-	/* That of a vif that waits for its device may be here: another host's until it comes. */
+	/* An address kept for a vif without a device may be another host's until the device
+	 * comes. */
 	if (address && address->owner != RESERVED) {
 		if (address->given || now - address->seen < SETTLE_NS) {
 			struct tally size;
@@ -518,7 +522,7 @@ int weir_to_port(struct __sk_buff *skb)
 	if (!uplink)
 		return NEXT;
 	measure(skb, &size);
-	/* The tree behind counts the same, extension headers included. */
+	/* The tree behind this hook counts the same bytes, extension headers included. */
 	size.bytes = skb->wire_len;
 	to.bridge = uplink->bridge;
 	if (!bpf_skb_load_bytes(skb, 0, to.mac, sizeof(to.mac)) && given_to(&to)) {

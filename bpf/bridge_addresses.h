@@ -10,14 +10,14 @@
 #define AGE_NS 300000000000ull
 /*
  * An address moves from a vif to a port after this silence, as the switch has it: that guest may be
- * on another host by now. From a port to a vif, the vif's first address moves after it, since the
- * guest may have come from another host, and an address of VRRP. Any other address moves to a vif
- * after AGE_NS: a guest could claim the gateway's.
+ * on another host by now. From a port to a vif, only the vif's first address moves so soon, since
+ * the guest may have come from another host, and an address of VRRP. Any other address moves to a
+ * vif after AGE_NS: a guest could otherwise claim the gateway's.
  */
 #define SETTLE_NS 2000000000ull
 /* The time at which an address was last seen is written at most this often. */
 #define SEEN_NS 500000000ull
-/* The table is swept of old addresses at most this often, and only for one that has no room. */
+/* Old addresses are removed at most this often, and only when a new one finds no room. */
 #define SWEEP_NS 1000000000ull
 /* Learned addresses of all vifs at most; the rest of the table is for given ones. */
 #define LEARNED_MAX 16384
@@ -106,7 +106,8 @@ static __always_inline int has_room(__u32 owner, __u32 most)
 	__u32 *own = bpf_map_lookup_elem(&learned, &owner);
 	__u32 *all = bpf_map_lookup_elem(&learned, &zero);
 
-	/* A count that two decremented at once is beyond the most, and stands for none. */
+	/* Two processors that decrement at once may wrap a count; above the most, it counts as
+	 * 0. */
 	return own && all && (*own < most || *own > LEARNED_MAX) && *all < LEARNED_MAX;
 }
 
@@ -172,7 +173,8 @@ static __always_inline int note_seen(struct address *address, __u32 device, __u6
 	return 1;
 }
 
-/* Learns an address of a vif, unless it is somebody else's or one too many. Sets `due` as above. */
+/* Learns an address of a vif, unless it is somebody else's or one too many. Sets `due` if the frame
+ * must cross the bridge, as `note_seen` says. */
 static __always_inline enum reason learn(const struct member *member,
 					 const struct address_key *key, __u32 device, int *due)
 {

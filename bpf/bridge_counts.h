@@ -49,9 +49,9 @@ struct tally_by_owner {
 	__type(value, struct tally);
 };
 
-/* The frames of each vif that came to the tree of what comes from a port. */
+/* The frames for each vif that came from a port to the tree of an ifb. */
 struct tally_by_owner inbound SEC(".maps");
-/* The frames for each vif that carry the number of a vif which nobody knows: they are dropped. */
+/* The frames for each vif whose class belongs to no known slice: they are dropped. */
 struct tally_by_owner unknown_slice SEC(".maps");
 /* Copies that came to each vif although they are for another one: they are dropped. */
 struct tally_by_owner flooded SEC(".maps");
@@ -78,7 +78,7 @@ static __always_inline struct counts *counts_of(__u32 owner, enum way way)
 	return bpf_map_lookup_elem(&counts, &index);
 }
 
-/* The counters of a port, which begin with its first frame. */
+/* Returns the counters of a port, which are created with its first frame. */
 static __always_inline struct port_counts *port_counts_of(__u32 port)
 {
 	struct port_counts *found = bpf_map_lookup_elem(&port_counts, &port), zero = {};

@@ -4,9 +4,9 @@
  * at which each is full again (generic cell rate algorithm). A frame passes buckets that are not
  * empty and is then charged in full.
  *
- * A bucket is as deep as the queues behind it, so that it drops only what these would. A flood
- * would keep these full, so its bucket is shallow while it lasts: the rate is the same, what passes
- * does not wait, and no queue sets a timer for each packet.
+ * A bucket is as deep as the queues behind it, so that it drops only what the queues would drop. A
+ * flood would keep the queues full, so the bucket is shallow while the flood lasts: the rate is the
+ * same, what passes does not wait, and no queue sets a timer for each packet.
  */
 #ifndef WEIR_BRIDGE_LIMITS_H
 #define WEIR_BRIDGE_LIMITS_H
@@ -52,8 +52,8 @@ struct {
 } fills SEC(".maps");
 
 /*
- * The time of a number of units. In two parts, since the product does not fit: a unit of the
- * slowest rate costs 2^41 beside its fraction.
+ * Returns the time of a number of units, computed in two parts, since the product does not fit: a
+ * unit of the slowest rate costs 2^41 beside its fraction.
  */
 static __always_inline __u64 time_of(const struct limit *limit, __u64 units)
 {
@@ -66,7 +66,7 @@ static __always_inline __u64 time_of(const struct limit *limit, __u64 units)
 }
 
 /*
- * The time that a bucket lacks until it is full: at most its depth and the charges of a few
+ * Returns the time that a bucket lacks until it is full: at most its depth and the charges of a few
  * processors. A time further ahead is from before the clock wrapped, which it does every 834 days.
  */
 static __always_inline __u64 lacking_of(const struct limit *limit, __u64 full_at, __u64 now)
@@ -95,7 +95,8 @@ static __always_inline void charge(const struct limit *limit, struct fill *fill,
 	__sync_fetch_and_add(&fill->full_at, time);
 }
 
-/* The time since drops were forgotten last; another processor may have been later. */
+/* Returns the time since drops were last forgotten: 0 if another processor did so later than
+ * `now`. */
 static __always_inline __u64 since_leak(const struct fill *fill, __u64 now)
 {
 	__s64 since = now - *(volatile __u64 *)&fill->leaked_at;
@@ -103,7 +104,7 @@ static __always_inline __u64 since_leak(const struct fill *fill, __u64 now)
 	return since > 0 ? since : 0;
 }
 
-/* The drops in excess of passes that are not forgotten. */
+/* Returns the drops in excess of passes that are not forgotten. */
 static __always_inline __u32 excess_of(const struct fill *fill, __u64 now)
 {
 	__u32 excess = *(volatile __u32 *)&fill->excess_drops;
@@ -112,7 +113,7 @@ static __always_inline __u32 excess_of(const struct fill *fill, __u64 now)
 	return excess > leaked ? excess - leaked : 0;
 }
 
-/* Tells whether a bucket is empty, and counts the drop that this means. */
+/* Returns whether a bucket is empty, and if so counts the drop. */
 static __always_inline int is_empty(const struct limit *limit, struct fill *fill, __u64 now)
 {
 	__u32 excess = excess_of(fill, now);
@@ -130,7 +131,7 @@ static __always_inline __u32 bucket_of(const struct member *member, __u32 positi
 	return member->limit[position >> 1] * UNITS + way * 2 + (position & 1);
 }
 
-/* The first bucket that is empty, by position; 2 * LEVELS if none is. */
+/* Returns the position of the first empty bucket; 2 * LEVELS if none is empty. */
 static __always_inline __u32 empty_one(const struct member *member, enum way way, __u64 now)
 {
 	__u32 position;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Ways to tell whose frame it is, each alone, to measure what it costs: run by bpf_prog_test_run
- * with live frames, which come back as they were left, so that each program writes its headers
- * first. All count in the same table and drop the frame.
+ * Programs that each tell in one way whose a frame is, to measure what the way costs. They are run
+ * by bpf_prog_test_run with live frames, which come back as they were left, so that each program
+ * writes its headers first. All count in the same table and drop the frame.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -74,7 +74,7 @@ int count_alone(struct xdp_md *ctx)
 	return count(ctx, NUMBER);
 }
 
-/* By the number, which is taken off. */
+/* Tells a frame by the number, and takes the header off. */
 SEC("xdp")
 int by_pih(struct xdp_md *ctx)
 {
@@ -99,7 +99,7 @@ int by_pih(struct xdp_md *ctx)
 	return count(ctx, number);
 }
 
-/* By VLAN and destination address. */
+/* Tells a frame by VLAN and destination address. */
 SEC("xdp")
 int by_mac(struct xdp_md *ctx)
 {

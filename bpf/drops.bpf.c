@@ -38,7 +38,7 @@ struct {
 	__type(value, __u64);
 } drops SEC(".maps");
 
-/* from, to, sent, drops, error */
+/* The arguments: from, to, sent, drops, error. */
 SEC("tp_btf/xdp_devmap_xmit")
 int devmap_xmit(unsigned long long *ctx)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Slices told by five-tuples, where frames of a port have no header that says whose they are. The
- * switch tells them by the same rules, and decides about what is left to it here: extension headers
- * but that of fragments, packets that do not fit their frame, ARP and neighbour discovery.
+ * switch tells them by the same rules. What is left to it here: extension headers other than that
+ * of fragments, packets that do not fit their frame, ARP and neighbour discovery.
  */
 #ifndef WEIR_FIVE_TUPLES_H
 #define WEIR_FIVE_TUPLES_H
@@ -20,16 +20,16 @@
 /* ARP or neighbour discovery: for all slices without a header. */
 #define FOR_ALL (-2)
 
-/* Types of ICMPv6 between which those of neighbour discovery are (RFC 4861). */
+/* The lowest and the highest ICMPv6 type of neighbour discovery (RFC 4861). */
 #define ROUTER_SOLICITATION 133
 #define NEIGHBOUR_REDIRECT 137
 
-/* A packet, as far as five-tuples ask. */
+/* The values of a packet that five-tuples compare. */
 struct packet {
 	/* IPv4 in the first word. */
 	__be32 source[4];
 	__be32 destination[4];
-	/* 0: it has none. */
+	/* 0 if it has no ports. */
 	__be16 source_port;
 	__be16 destination_port;
 	__u32 family;
@@ -173,7 +173,7 @@ __noinline int first_match(const struct packet *packet)
 
 		if (i >= tuples->count)
 			break;
-		/* Without a branch for each part: the verifier would walk each way. */
+		/* No branch for each part: the verifier would walk every combination. */
 		differs_in = differs(packet->source, tuple->source, tuple->source_mask) |
 			     differs(packet->destination, tuple->destination,
 				     tuple->destination_mask) |
@@ -191,8 +191,8 @@ __noinline int first_match(const struct packet *packet)
 
 /*
  * Returns the bridge of a frame without a header: that of the slice whose five-tuple it matches, 0
- * for slices that have neither, UNDECIDED or FOR_ALL. `start` is what follows the Ethernet header,
- * `room` its bytes, of which those up to `end` can be read.
+ * if it matches none, UNDECIDED or FOR_ALL. `start` is what follows the Ethernet header, `room` its
+ * bytes, of which those up to `end` can be read.
  */
 static __always_inline int bridge_by_five_tuple(void *start, void *end, __u32 room,
 						__be16 protocol)

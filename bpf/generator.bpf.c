@@ -92,7 +92,7 @@ const volatile struct {
 	__u64 clock_every; /* runs that share a reading of the clock, at least 1 */
 } settings = { 1, 1514, 10000000, 1 };
 
-/* Only one processor runs the program at a time. */
+/* The program's state. Only one processor runs the program at a time. */
 __u32 cursor;
 __u64 turn_left;
 __u64 clock_ns;
@@ -153,7 +153,7 @@ static __always_inline __u16 folded(__u64 sum)
 	return ~sum & 0xffff;
 }
 
-/* Writes the payload's header, and returns the sum of its words but the magic. */
+/* Writes the payload's header and returns the sum of its words without the magic. */
 static __always_inline __u64 write_payload(void *at, struct stream *s, __u64 now)
 {
 	__u64 order = HEADER_VERSION << 56 | (s->packets & SEQUENCE_MASK) << 16 | (s->id & 0xffff);
@@ -174,7 +174,8 @@ static __always_inline void write_ipv4(void *ip, struct stream *s, __u32 length)
 
 /*
  * `length`: of UDP with its payload, which counts twice; `sum`: of what the payload says. Behind
- * its header the payload is zero: the frame was made so, and every header is within the largest.
+ * its header the payload is zero, as the frame was made: `write_frame` clears what a longer header
+ * left there.
  */
 static __always_inline void write_ipv6(void *ip, struct stream *s, __u32 length, __u64 sum)
 {
@@ -184,7 +185,8 @@ static __always_inline void write_ipv6(void *ip, struct stream *s, __u32 length,
 	*(__u16 *)(ip + IPV6 + 6) = checksum ? bpf_htons(checksum) : 0xffff;
 }
 
-/* `link` and `network` are constants: the verifier sees the length of every copy. */
+/* Writes all headers of a frame. `link` and `network` are constants, so that the verifier knows the
+ * length of every copy. */
 static __always_inline int write_all(void *data, void *end, struct stream *s, __u32 size,
 				     __u64 now, const __u32 link, const __u32 network)
 {

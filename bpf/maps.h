@@ -26,7 +26,7 @@ struct pih_header {
 	__be16 protocol;
 } __attribute__((packed));
 
-/* By ifindex. */
+/* The devices, by ifindex. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -41,7 +41,7 @@ struct {
 	__type(value, struct near_device);
 } near_devices SEC(".maps");
 
-/* Words. Set before the program is loaded, so that what they rule out costs nothing. */
+/* Set before the program is loaded, so that branches which they rule out cost nothing. */
 const volatile struct {
 	__u64 gates;
 	/* Rows of `path_counts`, a power of two; a processor counts in the row of its low bits. */

@@ -44,7 +44,7 @@ static __always_inline __u32 behind_ipv6(struct __sk_buff *skb, __u32 at, __u8 *
 	return at;
 }
 
-/* The length of the headers that each segment of a super-frame has. */
+/* Returns the length of the headers that each segment of a super-frame has. */
 static __always_inline __u32 segment_headers(struct __sk_buff *skb)
 {
 	__u32 at = ETH_HLEN;
@@ -84,7 +84,7 @@ static __always_inline void measure(struct __sk_buff *skb, struct tally *size)
 	headers = segment_headers(skb);
 	payload = skb->len > headers ? skb->len - headers : 0;
 	segments = (payload + skb->gso_size - 1) / skb->gso_size;
-	/* A guest may leave the number out, or lie about it; the size is what frames are cut by. */
+	/* A guest may omit or understate the number of segments; frames are cut by the size. */
 	if (segments < skb->gso_segs)
 		segments = skb->gso_segs;
 	if (segments < 2)

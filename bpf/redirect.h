@@ -26,7 +26,8 @@
 /* Beside the actions of XDP, none of which is negative. */
 #define LEAVE -2
 
-/* Both headers of a slice have 7 bytes: 4 of a tag, and 3 or 1 of a parallel internet. */
+/* The headers of a slice have 7 bytes at most: 4 of a tag, and 3 (header) or 1 (bare byte) of a
+ * parallel internet's number. HEADERS_PIH is the bit that only 3 has. */
 #define HEADERS_MASK 7
 #define HEADERS_PIH 2
 
@@ -66,10 +67,10 @@ static __always_inline struct path_counters *counters_of(__u32 gate)
 }
 
 /*
- * Takes `time` from the bucket, if it holds that much: 1, or 0 if it does not, or -1 if another
+ * Takes `time` from the bucket. Returns 1, or 0 if the bucket holds less, or -1 if another
  * processor was faster. Processors race by compare-and-swap, so that no two spend the same credit.
- * With `owes`, a full bucket lets a super-frame through that costs more than it holds, and fills
- * from below zero then.
+ * With `owes`, a full bucket lets a super-frame through that costs more than it holds, and then
+ * fills from below zero.
  */
 static __always_inline int try_take(struct bucket *bucket, __u64 time, __u64 now, int owes)
 {
@@ -120,8 +121,8 @@ static __always_inline struct bucket *path_bucket(const struct path *path, __u32
 }
 
 /*
- * Returns the time that frames cost: of packets at even positions, of bytes at odd ones. It is
- * rounded up, so that the rate is never exceeded.
+ * Returns the time that frames cost: by packets at even positions, by bytes at odd ones. The time
+ * is rounded up, so that the rate is never exceeded.
  */
 static __always_inline __u64 bucket_time(const struct bucket *bucket, __u32 position,
 					 const struct tally *cost)
@@ -164,7 +165,7 @@ __noinline int refuse(__u32 gate, __u32 refused, __u64 packets, __u64 bytes)
 
 /*
  * Charges every bucket of the path, or none, and counts a drop at the first that refuses. A
- * super-frame costs what the frames cost that it is cut into.
+ * super-frame costs as much as the frames that it is cut into.
  */
 static __always_inline int police_all(const struct path *path, __u32 gate, const struct tally *size,
 				      __u64 now)
@@ -212,7 +213,7 @@ static __always_inline int engaged(struct path *path, const struct gate *gate)
 
 /*
  * Disengages the path of a frame that has entered user space, so that no later frame overtakes it.
- * Another processor may engage the path until the gate counts the frame; this therefore comes after
+ * Another processor may engage the path until the gate counts the frame, so call this only after
  * the gate has let the frame in.
  */
 static __always_inline void leave(__u32 index)
@@ -242,7 +243,7 @@ static __always_inline int source_allowed(const struct path *path, const __u8 *s
 	return 0;
 }
 
-/* Returns whether the type is that of a header that frames carry on a port alone. */
+/* Returns whether the type is that of a header that frames carry only on a port. */
 static __always_inline int has_header(__be16 type)
 {
 	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD) ||
@@ -333,7 +334,7 @@ static __always_inline int pop_header(struct xdp_md *ctx, const int length, cons
 	return 0;
 }
 
-/* The headers of the path's slice, on a frame that leaves by the port. */
+/* Puts the headers of the path's slice on a frame that leaves by the port. */
 static __always_inline int push_headers(struct xdp_md *ctx, const struct path *path)
 {
 	if (path->pih == PIH_HEADER && push_pih(ctx, (__u8)path->bridge))
@@ -433,7 +434,7 @@ static __always_inline long redirect_from_vif(struct xdp_md *ctx, const struct d
 	return send_to(station, counters, length, now_ns);
 }
 
-/* Whether the tag is the slice's: the bridge of a parallel internet is found without it. */
+/* Returns whether the tag is the slice's: the bridge of a parallel internet is found without it. */
 static __always_inline int same_tag(struct xdp_md *ctx, const struct path *path, int headers)
 {
 	void *data = (void *)(long)ctx->data;

@@ -6,10 +6,10 @@
  *
  * Sequence numbers are kept as in RFC 4737: a number above the highest one opens a gap, whose
  * packets count as lost until they arrive; then they count as reordered instead. A number that was
- * seen before is a duplicate. Numbers more than WINDOW below the highest cannot be told apart:
- * stale.
+ * seen before is a duplicate. Numbers WINDOW or more below the highest cannot be told apart: they
+ * count as stale.
  *
- * Any number of processors may run it: what belongs to a stream or source is under its own lock.
+ * Any number of processors may run it: each stream and each source has its own lock.
  */
 #include "traffic.h"
 
@@ -38,7 +38,7 @@
 #define DROP_ALL 2
 #define DROP_UNREAD 3
 
-/* But for the lock, all fields are 64 bits wide: user space reads an array of words. */
+/* Behind lock and padding all fields are 64 bits wide: user space reads an array of words. */
 struct stream {
 	struct bpf_spin_lock lock;
 	__u32 unused;
@@ -168,7 +168,7 @@ static __always_inline void read_measured(void *at, void *end, struct packet *p)
 	p->sent_ns = bpf_be64_to_cpu(*(__u64 *)(at + 10)) & TIME_MASK;
 }
 
-/* `start`: of the frame; `at`: of the transport header. 0: malformed. */
+/* Reads the transport header at `at` of a frame that begins at `start`. Returns 0 if malformed. */
 static __always_inline int read_transport(void *start, void *at, void *end, __u32 protocol,
 					  struct packet *p)
 {
@@ -258,7 +258,7 @@ static __always_inline __u32 step_of(__u64 ns)
 	return step < STEPS ? step : STEPS - 1;
 }
 
-/* The words whose first bits come into use as the window moves from `next` to `sequence`. */
+/* Counts the numbers from `next` to `sequence` - 1 as lost and clears their bits of the window. */
 static __always_inline void open_gap(struct stream *s, __u64 sequence)
 {
 	__u64 gap = sequence - s->next;
@@ -279,7 +279,7 @@ static __always_inline void open_gap(struct stream *s, __u64 sequence)
 	}
 }
 
-/* Tells whether this is the first arrival of the packet, as far as the window goes back. */
+/* Counts a packet by its number. Returns true if this is its first arrival within the window. */
 static __always_inline int order_count(struct stream *s, __u64 sequence)
 {
 	__u64 *word = &s->window[sequence / 64 & (WINDOW_WORDS - 1)];
@@ -359,7 +359,7 @@ static __always_inline void count_stream(struct packet *p, struct totals *t)
 	s->last_ns = now;
 	s->packets += 1;
 	s->bytes += p->bytes;
-	/* A copy has no delay of its own, and one that is stale counts as lost. */
+	/* A duplicate has no delay of its own, and a stale packet counts as lost. */
 	if (is_first)
 		delay_count(s, (now - p->sent_ns) & TIME_MASK);
 	cell_count(&s->cells[p->cell & (CELLS - 1)], p->cell, 1, p->bytes);
@@ -368,7 +368,8 @@ static __always_inline void count_stream(struct packet *p, struct totals *t)
 		record(p, before > 0xffffffff ? 0xffffffff : before, t);
 }
 
-/* The index of the source, which is made if it is new; `sources_max` if there is no room. */
+/* Returns the index of the source, which is added if it is new; `sources_max` if there is no
+ * room. */
 static __always_inline __u32 source_find(__u64 key)
 {
 	__u32 *known = bpf_map_lookup_elem(&source_index, &key);

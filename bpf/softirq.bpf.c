@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
  * Adds up the time that each processor spends in soft interrupts, from the entry of each to its
- * exit. /proc/stat samples it at the timer's tick, which a sender that works in step with it skews
- * by a factor.
+ * exit. /proc/stat samples that time at the timer's tick; a sender that works in step with the tick
+ * can skew the sample by a factor.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -51,9 +51,9 @@ static __always_inline struct path *stand_in_path(__u32 index)
 }
 
 /*
- * Takes frames from all buckets of a gate's path, or counts them as policed and returns 0. The
- * verifier walks a global function once, not once a caller: inlined into the stand-ins, the
- * buckets alone would have it walk most of the million instructions that it allows.
+ * Charges frames to all buckets of a gate's path, or counts them as policed and returns 0. The
+ * verifier walks a global function once, not once a caller: inlined into the stand-ins, the buckets
+ * alone would have it walk most of the million instructions that it allows.
  */
 __noinline int police_gate(__u32 gate, __u64 packets, __u64 bytes)
 {

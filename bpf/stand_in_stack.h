@@ -24,10 +24,10 @@
 #include "measure.h"
 #include "stand_in.h"
 
-/* Vifs of a bridge that a frame to a group reaches at most: those in the first places. */
+/* The most vifs of a bridge that a frame to a group reaches: those in the first places. */
 #define MEMBERS_MAX 256
 
-/* Copies of frames to groups that a device may cause. */
+/* The rate and the burst of the copies of frames to groups that a device may cause. */
 #define COPIES_A_SECOND 4096
 #define COPIES_AT_ONCE 1024
 
@@ -54,8 +54,8 @@ static __always_inline __u32 ifindex_of(__u32 device)
 }
 
 /*
- * Takes a copy from the bucket of the sending device: COPIES_A_SECOND, and COPIES_AT_ONCE. Copies
- * cost time that all share.
+ * Takes a copy from the bucket of the sending device, since copies cost time that all share.
+ * Returns false if the bucket has none left.
  */
 static __always_inline int may_copy(__u32 device)
 {
@@ -84,9 +84,9 @@ struct copy {
 };
 
 /*
- * Gives the member a copy of the frame, unless it is the sender, or of another slice. Returns 1 if
- * it did, 0 if not, -1 if nobody after it has one. The verifier walks a global function once, not
- * once a member.
+ * Gives the member a copy of the frame, unless it is the sender or, for a vif's frame, of another
+ * slice. Returns 1 if it did, 0 if not, -1 if no further member gets one. The verifier walks a
+ * global function once, not once a member.
  */
 __noinline int copy_to_member(struct __sk_buff *skb, const struct copy *copy)
 {

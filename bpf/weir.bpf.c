@@ -37,7 +37,8 @@ static __always_inline int count_fault(const struct device *device, enum fault f
 	return XDP_DROP;
 }
 
-/* Looks a device up: by the low bits of its ifindex, or by hash if another device has the same. */
+/* Looks a device up by the low bits of its ifindex, or by hash if another device has the same
+ * bits. */
 static __always_inline const struct device *find_device(__u32 ifindex)
 {
 	__u32 slot = ifindex & (NEAR_DEVICES - 1);
@@ -67,7 +68,7 @@ static __always_inline int enter(struct gate *gate, __u64 length)
 	return 0;
 }
 
-/* Gives the credit of a frame back that was let in and found no socket. */
+/* Gives back the credit of a frame that was let in but found no socket. */
 static __always_inline void give_back(struct gate *gate, __u64 length)
 {
 	__sync_fetch_and_add(&gate->accepted_packets, -1);

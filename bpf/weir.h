@@ -88,13 +88,15 @@ struct member {
 /* Five-tuples of all slices together. */
 #define FIVE_TUPLES 64
 
-/* A bit of the word beside the lists. While it is set, numbers of bridges become other slices', and
- * only the switch knows whose a frame is. The lowest bit of the word is the list in force. */
+/* A bit of the word beside the lists. While it is set, numbers of bridges are being given to other
+ * slices, and only the switch knows whose a frame is. The lowest bit of the word is the list in
+ * force. */
 #define FIVE_TUPLES_CHANGE 2
 
 /*
- * Packets of a slice: what each value differs in under its mask is 0 for a packet that matches.
- * Masks are zeros, for any value, or ones. Addresses and ports are in network order.
+ * A rule for the packets of a slice: a packet matches if each of its values equals the rule's under
+ * the mask. Masks are all zeros, for any value, or ones; an address may have a prefix. Addresses
+ * and ports are in network order.
  */
 struct five_tuple {
 	/* IPv4 in the first word. */
@@ -111,7 +113,7 @@ struct five_tuple {
 	/* 4 or 6. */
 	__u8 family;
 	__u8 family_mask;
-	/* That of the slice, on all ports. */
+	/* The slice's bridge, the same on all ports. */
 	__u16 bridge;
 	__u16 reserved;
 };
@@ -123,12 +125,12 @@ struct five_tuples {
 	struct five_tuple list[FIVE_TUPLES];
 };
 
-/* The vifs of all slices without a header, where some are told by five-tuples: for ARP and
- * neighbour discovery. `Port::UNTAGGED` of the policy. */
+/* The bridge of the vifs of all slices without a header, where five-tuples tell some of these
+ * slices: for ARP and neighbour discovery. `Port::UNTAGGED` of the policy. */
 #define UNTAGGED_BRIDGES 0xffff
 
-/* A receiver on a port's bridge: that of a parallel internet, of a slice that is told by
- * five-tuples, or of a VLAN, else 0; or UNTAGGED_BRIDGES. */
+/* The address of a receiver on a bridge of a port. The bridge is that of a parallel internet, of a
+ * slice that is told by five-tuples, or of a VLAN, else 0; or UNTAGGED_BRIDGES. */
 struct station_key {
 	__u16 device;
 	__u16 bridge;
@@ -229,7 +231,7 @@ struct bucket {
 	__u64 reserved[5];
 } __attribute__((aligned(64)));
 
-/* The word before a frame from a port: this mark above the 16 bits of its gate. */
+/* The upper half of the word before a frame from a port; the lower 16 bits are its gate. */
 #define GATE_MARK 0x57e10000u
 
 #endif

@@ -316,7 +316,7 @@ impl BrokerAddress {
 }
 
 impl ConnectionArgs {
-    /// Asks for the connection. Without an answer it asks once more: the broker may have made the
+    /// Asks for the connection. If no answer comes, asks once more: the broker may have made the
     /// connection, and makes no second one for the same key.
     fn create(
         &self,
@@ -369,8 +369,8 @@ fn drawn_key() -> io::Result<String> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
 }
 
-/// Returns the failure of a creation. If the connection may be there in spite of it, it names the
-/// key with which the caller may ask again.
+/// Returns the failure of a creation. If the connection may exist nevertheless, the failure names
+/// the key with which the caller may ask again.
 fn failed_creation(error: ClientError, key: &str) -> Failure {
     match &error {
         ClientError::Refused(refusal) if refusal.code != ErrorCode::NotRunning => error.into(),

@@ -40,7 +40,7 @@ impl RealtimeCommand {
     }
 }
 
-/// The class of a router in a line, and below it what is wrong.
+/// Returns the class of a router in a line, and below it what is wrong.
 fn line(of: &ClassStatusView) -> String {
     let share = |ppm: u32| CpuShare::from_ppm(ppm).to_string();
     let asked = &of.class;

@@ -84,7 +84,7 @@ impl Names {
         struct Vif {
             name: String,
         }
-        // Whoever completes a line has no use for a failure.
+        // A failure is of no use to the user who completes a line.
         let Ok(client) = self.node.client() else { return Ok(ExitCode::SUCCESS) };
         let Ok(Policy { vifs }) = client.get("/v1/policy") else { return Ok(ExitCode::SUCCESS) };
         output::print(&vifs.into_iter().map(|vif| vif.name + "\n").collect::<String>())?;

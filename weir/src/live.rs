@@ -521,7 +521,7 @@ impl AnswerArgs {
     }
 }
 
-/// A line each: `vif gold.0 send.min_rate: "20Mbit" -> "30Mbit"`.
+/// Returns a line for each edit, such as `vif gold.0 send.min_rate: "20Mbit" -> "30Mbit"`.
 pub(crate) fn lines(edits: &[EditView]) -> String {
     let shown = |value: &Value| match value {
         Value::Null => "nothing".to_owned(),

@@ -221,7 +221,7 @@ impl BenchmarkOptions {
         let node = self.node.as_deref().map(node_meter::client).transpose()?;
         let mut measurer = NodeMeter::new(self.measurer(choice, stop)?, node);
         measurer.wire.await_links()?;
-        // A run that cannot begin, such as a second one on these interfaces, leaves it.
+        // A run that cannot begin, such as a second one on these interfaces, keeps the old report.
         report_files::set_aside(&self.out)?;
         let (line_bps, generator_pps, notes) = (self.line_bps(), Vec::new(), Vec::new());
         let mut head = ReportHead {
@@ -306,7 +306,7 @@ impl BenchmarkOptions {
         Ok(())
     }
 
-    /// The report of the sizes that are done.
+    /// Returns the report of the sizes that are done.
     fn report(
         &self,
         head: &ReportHead<'_>,
@@ -586,7 +586,7 @@ mod tests {
         TrafficProfile { sizes: FramePattern::Fixed(128), ip: IpVersion::V4, streams: 1, tag: None }
     }
 
-    /// Three repetitions on a fake device, whose search has `limit`.
+    /// Returns a report of three repetitions on a fake device, whose search has `limit`.
     pub(super) fn report(limit: Nanos) -> MeasurementReport {
         let bench = options("--quick");
         let choice = bench.choice("ndr").unwrap();
@@ -749,7 +749,7 @@ mod tests {
         assert!(notes.contains("Each frame has the header of parallel internet 7"), "{notes}");
     }
 
-    /// Otherwise it would show only at the end of hours of trials.
+    /// Goal: options that cannot give a model are refused at once, not after hours of trials.
     #[test]
     fn a_measurement_that_cannot_give_a_model_does_not_begin() {
         checked("rfc2544", "").unwrap();

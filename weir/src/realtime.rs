@@ -61,7 +61,7 @@ enum ClassOrNone {
 struct CoreOrAny(Option<u32>);
 
 impl RealtimeArgs {
-    /// The change that the options ask for; nothing without any.
+    /// Returns the change that the options ask for; nothing without any.
     pub(crate) fn change(&self) -> Given<RealtimeChange> {
         if self.realtime == Some(ClassOrNone::None) {
             return Some(None);
@@ -101,7 +101,7 @@ impl RealtimeArgs {
     }
 }
 
-/// The advice for a router as a page of text.
+/// Returns the advice for a router as a page of text.
 pub(crate) fn page(of: &AdviceView) -> String {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| Nanos::new(ns).to_string());
     let AdviceView { router, threads, activations, .. } = of;
@@ -161,7 +161,7 @@ fn core(text: &str) -> Result<CoreOrAny, String> {
     }
 }
 
-/// The name of a class in the policy.
+/// Returns the name of a class in the policy.
 pub(crate) const fn name(class: RealtimeClass) -> &'static str {
     match class {
         RealtimeClass::Normal => "normal",

@@ -76,9 +76,9 @@ const COLUMNS: &str = "\
 OFFERED is all arrivals, early drops included; RATE is the forwarded traffic.
 A queue is standing if its delay stayed above 20 ms for the last second.";
 
-/// Shortest interval at which the node sends events.
+/// The shortest interval at which the node sends events.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// For an answer that is due.
+/// The longest wait for an answer that is due.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 //! Requests and answers of the broker's interface, as plain data.
 //!
 //! The broker reads the types of requests and fills those of answers; its clients `weir connection`
-//! and `weir network` do the reverse. Each field is written down once. The OpenAPI document
+//! and `weir network` do the reverse. Each field is defined once. The OpenAPI document
 //! (`docs/broker-openapi.json`) and the schema of the messages in XML (`docs/broker.xsd`) are
 //! derived from the types, and the page's TypeScript from the OpenAPI document.
 //!
@@ -15,7 +15,7 @@ use std::net::Ipv6Addr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Connections of one answer to `GET /v1/connections`. An answer with fewer is the last one.
+/// Most connections of one answer to `GET /v1/connections`. An answer with fewer is the last one.
 pub const CONNECTIONS_PAGE_MAX: usize = 2000;
 
 /// A request for a connection.

@@ -2,13 +2,13 @@
 //! Links of a generic Linux router: the tree of classes at each, and whether it has a carrier.
 //!
 //! A link's root is HTB with three classes: tunnels by their outer addresses, OSPFv3, and all that
-//! is left. OSPFv3 has a tenth of what is not for tunnels: a flood outside of them does not end it.
-//! It is told by its protocol and its link-local source, which no router forwards.
-//! A root that somebody else put there stays, and is named: the kernel's own default has the handle
-//! `0:`, and it too takes any other for somebody's (`tc_modify_qdisc` in `net/sched/sch_api.c`).
-//! `tc` prints classes and filters for people only, so their words are read here. It rounds a rate
-//! down to a unit of which there are at least 1000: rates that differ by less than a thousandth
-//! count as equal.
+//! is left. OSPFv3 has a tenth of what is not for tunnels, so that a flood outside of tunnels does
+//! not end it. Its packets are recognised by their protocol and their link-local source, which no
+//! router forwards. A root that somebody else put there stays, and is named: the kernel's own
+//! default has the handle `0:`, and the kernel too takes any other handle for somebody's
+//! (`tc_modify_qdisc` in `net/sched/sch_api.c`). `tc` prints classes and filters for people only,
+//! so their words are read here. It rounds a rate down to a unit of which there are at least 1000:
+//! rates that differ by less than a thousandth count as equal.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -50,8 +50,8 @@ struct ReadTree {
     ospf: [Option<u32>; 2],
 }
 
-/// Writes the lines that put a link's tree in the place of `actual`. Filters of one that is broken
-/// are made anew: a filter that is replaced keeps what it matches.
+/// Writes the lines that put a link's tree in the place of `actual`. The filters of a broken tree
+/// are deleted first: a filter that is replaced keeps what it matches.
 pub(crate) fn put(link: &LinkItem, actual: Option<&NodeItem>, tc: &mut String) {
     let LinkItem { device, rate_bytes, tunnels_bytes, pool, .. } = link;
     let [routing, rest] = others_bytes(link);
@@ -63,7 +63,7 @@ pub(crate) fn put(link: &LinkItem, actual: Option<&NodeItem>, tc: &mut String) {
             let _ = writeln!(tc, "filter del dev {device} parent 57: protocol ipv6 prio 1");
         }
         Some(_) => {}
-        // It replaces the kernel's default alone, whatever came since the reading.
+        // `add` replaces only the kernel's default, whatever root came since the reading.
         None => {
             let _ = writeln!(tc, "qdisc add dev {device} root handle 57: htb default 2");
         }
@@ -102,7 +102,7 @@ pub(crate) fn reading(wanted: &Items) -> String {
     script
 }
 
-/// Reads the answer to [`reading`]. What is not there or has another form is missing.
+/// Reads the answer to [`reading`]. Links that it does not have, or not in this form, are left out.
 pub(crate) fn read(answer: &str, wanted: &Items) -> LinkReading {
     let mark = format!("\n{MARK} ");
     let mut parts = answer.split(&mark);
@@ -255,7 +255,7 @@ impl ReadTree {
     }
 }
 
-/// Returns what routing, and everything else, has of what is not for tunnels.
+/// Returns the parts of routing and of everything else in what is not for tunnels.
 fn others_bytes(link: &LinkItem) -> [u64; 2] {
     let others = link.rate_bytes.saturating_sub(link.tunnels_bytes);
     let routing = others / 10;
@@ -277,7 +277,7 @@ fn rate_bits(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// Begins the part of each device in an answer.
+/// The word that begins the part of each device in an answer.
 const MARK: &str = "WEIR-LINK";
 
 /// The number of OSPF (RFC 5340, section 2.2).
@@ -285,7 +285,7 @@ const OSPF: u32 = 89;
 /// The first word of a link-local address (RFC 4291, section 2.5.6).
 const LINK_LOCAL: u32 = 0xfe80_0000;
 
-/// Ten full frames.
+/// Least burst in bytes: ten full frames.
 pub(crate) const BURST_LEAST: u64 = 15_000;
 
 #[cfg(test)]

@@ -84,9 +84,9 @@ impl BrokerState {
         Ok(self.restore_some(None, usize::MAX)?.0)
     }
 
-    /// Finds other paths for `most` connections after a place whose path failed, or that have none;
-    /// `None`: for the most important ones. Returns the place at which the next part begins; `None`
-    /// once all were tried.
+    /// Finds paths for the next `most` connections after `after` that have none or whose path
+    /// failed; with `None`, for the most important ones. Returns the place at which the next part
+    /// begins; `None` once all were tried.
     pub(crate) fn restore_some(
         &mut self,
         after: Option<RestorationCursor>,

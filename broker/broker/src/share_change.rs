@@ -75,7 +75,7 @@ impl BrokerConfig {
         Ok((config, overridden))
     }
 
-    /// Returns a network's link with these terms, which it may have beside the others' shares.
+    /// Returns a network's link with these terms, if they fit beside the other shares.
     fn admit_terms(
         &self,
         network: &str,
@@ -115,7 +115,8 @@ impl BrokerConfig {
     }
 }
 
-/// Says that stored shares do not fit beside those of the file: whose they are, and the ways out.
+/// Describes stored shares that do not fit beside those of the file: whose they are, and the ways
+/// out.
 fn unfit(fault: &str, held: &[StoredShare]) -> String {
     let rate = |terms: ShareTerms| BitRate::from_bps(terms.rate_bps);
     let each = held.iter().take(NAMED_MAX).map(|share| {
@@ -137,7 +138,7 @@ fn unfit(fault: &str, held: &[StoredShare]) -> String {
     )
 }
 
-/// Stored shares that are named in a fault.
+/// Most stored shares that are named in a fault.
 const NAMED_MAX: usize = 16;
 
 impl BrokerState {
@@ -185,7 +186,8 @@ impl BrokerState {
         let own = self.directory.arcs(id).filter(|(_, arc)| arc.link == *link);
         let shares: Vec<_> = own.map(|(arc, _)| ArcShare { arc, rate, untunnelled }).collect();
         self.fits_reserved(id, link, &shares)?;
-        // An arc is always at least as large as the share of it.
+        // An arc must never be smaller than the share of it: it grows before the share, and shrinks
+        // after.
         let has = shares.first().and_then(|share| self.network.share_of(id, share.arc));
         let grows = has.is_some_and(|share| rate > share.rate);
         if !grows {

@@ -35,7 +35,7 @@ use crate::remembered_keys::RememberedKeys;
 use crate::requests::{changed, unknown};
 use crate::tunnel_numbers::{EntryNumbers, TunnelNumbers, store_wide};
 
-/// The state.
+/// The broker's state, in memory: the contents of the store, and what was observed of routers.
 #[derive(Debug)]
 pub(crate) struct BrokerState {
     /// The configuration in force: that of the file, with the shares that were changed since.
@@ -50,14 +50,14 @@ pub(crate) struct BrokerState {
     pub(crate) history: ChangeHistory,
     /// Routers as seen by the broker that configures them.
     pub(crate) observed: ObservedParts,
-    /// The other broker that configures the routers; `None` if this one does.
+    /// The other broker that configures the routers, empty if none does; `None` if this one does.
     pub(crate) configured_by: Option<String>,
     pub(crate) numbers: TunnelNumbers,
     pub(crate) due: DueTimes,
     pub(crate) keys: RememberedKeys,
 }
 
-/// Progress of a connection after an outcome.
+/// Progress of a connection after the outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepProgress {
     /// Another step follows.
@@ -155,7 +155,7 @@ impl BrokerState {
         self.directory.check_ends(request, &record.requested, &record.entries, paths)
     }
 
-    /// Keeps the record of a connection for which the network has reserved.
+    /// Inserts the record of a connection for which `network` has reserved already.
     pub(crate) fn insert(&mut self, id: ConnectionId, record: ConnectionRecord) {
         self.numbers.take(record.entries);
         self.records.insert(id, record);
@@ -664,8 +664,9 @@ mod tests {
         state.admit(ConnectionId(2), other, NOW).unwrap();
     }
 
-    /// Goal: a connection's nodes are told at once. A change tells first the nodes of the new path,
-    /// then the entry, then those of the old path, and charges the larger of the two meanwhile.
+    /// Goal: a creation configures all nodes at once. A change configures first the nodes of the
+    /// new path, then the entry, then those of the old path; meanwhile each link is charged the
+    /// larger of its two rates.
     #[test]
     fn a_change_makes_before_it_breaks() {
         let mut state = state();
@@ -692,7 +693,7 @@ mod tests {
     }
 
     /// Goal: a change that fails before the entry is replaced is taken back, and what it reserved
-    /// is free again. Afterwards its steps are repeated until they succeed.
+    /// is free again. From the replacement on, a step is repeated until it succeeds.
     #[test]
     fn a_failed_change_is_taken_back() {
         let mut state = state();
@@ -785,8 +786,8 @@ mod tests {
         next
     }
 
-    /// Goal: a restoration in parts does what one of all does, also if a successor takes over in
-    /// between: whoever is yet to be tried has lost its room, and the store knows it.
+    /// Goal: a restoration in parts has the outcome of a whole one, also if a successor takes over
+    /// in between: a connection that is yet to be tried has lost its reservation, in the store too.
     #[test]
     fn a_successor_goes_on_with_a_restoration_in_parts() {
         let mut state = state();
@@ -802,7 +803,7 @@ mod tests {
         assert_eq!(state.get(ID).unwrap().0.state, ConnectionState::Active);
         let steps = state.restore().unwrap();
         assert!(matches!(&steps[..], [RestorationStep::Withdraw(ID, _)]), "{steps:?}");
-        // Its reason is not asked for again.
+        // The reason of a broken connection is not looked for again.
         assert!(state.restore().unwrap().is_empty());
     }
 
@@ -943,7 +944,7 @@ mod tests {
         assert_eq!(state.due(later(200)), due);
         assert_eq!(state.remove(ID).unwrap(), StepProgress::Next);
         assert_eq!(state.finish(ID, true).unwrap(), StepProgress::Gone);
-        // It never started, and is gone at once.
+        // The second never started, and is gone at once.
         state = successor(&state);
         assert_eq!(state.remove(two).unwrap(), StepProgress::Gone);
         assert_eq!(reserved(&state), [0; 6]);
@@ -995,13 +996,13 @@ mod tests {
         state.admit(ConnectionId(3), timed(|of| of.hold = Some("2d".to_owned())), NOW).unwrap_err();
     }
 
-    /// Goal: a lease that is not renewed ends its connection. A successor gives each lease its
-    /// length anew, since nobody could renew it without a broker.
+    /// Goal: a lease that is not renewed ends its connection. A successor restarts each lease with
+    /// its full length, since nobody could renew it without a broker.
     #[test]
     fn a_lease_ends_unless_it_is_renewed() {
         let mut state = state();
         state.admit(ID, timed(|of| of.lease = Some("10s".to_owned())), NOW).unwrap();
-        // Not in the middle of a step.
+        // A lease does not end in the middle of a step.
         assert_eq!(state.due(later(10)), []);
         state.finish(ID, true).unwrap();
         assert_eq!(state.due(later(10)), [(ID, ConnectionEvent::End)]);
@@ -1107,7 +1108,7 @@ mod tests {
         let urgent = timed(|of| of.priority = 5);
         // No connection of equal priority gives up its room.
         assert!(state.preempt(&urgent, NOW).is_none());
-        // Nor does any for a request that is held or starts later.
+        // No connection gives up its room for a request that is held or starts later, either.
         let held = timed(|of| (of.priority, of.hold) = (4, Some("30s".to_owned())));
         let start = Some(crate::clock::text(later(1)));
         let scheduled = timed(|of| (of.priority, of.start) = (4, start));
@@ -1340,7 +1341,7 @@ mod tests {
     }
 
     /// Goal: paths have the colours that a request includes, and none that it excludes. A colour
-    /// keeps its one of 32 bits in the store.
+    /// keeps its bit, one of 32, in the store.
     #[test]
     fn paths_have_the_colours_asked_for() {
         let coloured = |colours: &str| {
@@ -1403,7 +1404,8 @@ mod tests {
         check(|of| of.disjoint_from = Some("c0".to_owned()), "c0");
     }
 
-    /// Goal: a key is good for one request, and the oldest key is forgotten beyond the bound.
+    /// Goal: an idempotency key stands for one request; beyond the bound the oldest key is
+    /// forgotten.
     #[test]
     fn keys_are_remembered_within_a_bound() {
         let mut state = state();

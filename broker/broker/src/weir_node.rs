@@ -4,8 +4,8 @@
 //!
 //! A network is a slice with the network's VLAN, so frames of one network never reach another. Each
 //! of its links on a physical link is a vif of that slice at the link's port, whose `min_rate` is
-//! the share, in both directions. The slice itself names no guarantee, so that it has on each port
-//! what its vifs have there.
+//! the share, in both directions. The slice itself names no guarantee, so that its guarantee on
+//! each port is the sum of its vifs'.
 //!
 //! Slices and vifs of ours are named `broker.NAME`. Others are neither read nor touched.
 
@@ -28,7 +28,7 @@ pub(crate) struct NodeParts {
 }
 
 impl NodeParts {
-    /// Returns the vifs that `actual` lacks or has otherwise.
+    /// Returns the vifs that `actual` does not have, or not as they are here.
     pub(crate) fn lacking<'p>(&'p self, actual: &Self) -> impl Iterator<Item = &'p str> {
         self.vifs
             .iter()
@@ -104,7 +104,7 @@ pub(crate) fn wanted(config: &BrokerConfig, node: &str) -> NodeParts {
 }
 
 /// Returns the calls that take a node from `actual` to `wanted`, in an order in which each can be
-/// made: what goes, then rates, then what comes.
+/// made: removals, then rates, then additions.
 pub(crate) fn plan(wanted: &NodeParts, actual: &NodeParts) -> Vec<NodeCall> {
     let mut calls = Vec::new();
     let slice_stays = |name: &str| {
@@ -252,7 +252,7 @@ impl NodeCall {
     }
 
     fn post(path: &str, body: &impl serde::Serialize) -> Self {
-        // Made of texts and numbers; nothing of it can fail.
+        // The body is made of texts and numbers, so this cannot fail.
         let body = serde_json::to_value(body).ok();
         Self { method: Method::POST, path: path.to_owned(), body }
     }

@@ -86,7 +86,7 @@ fn write_element(text: &mut String, name: &str, value: &Value) {
     *text += &format!("</{name}>");
 }
 
-/// Returns the character, or the one that stands for what XML 1.0 cannot say
+/// Returns the character, or U+FFFD for one that XML 1.0 does not allow
 /// (<https://www.w3.org/TR/xml/#charsets>).
 const fn allowed(of: char) -> char {
     match of {
@@ -305,10 +305,10 @@ impl<'de> Deserializer<'de> for XmlElement {
     }
 }
 
-/// Levels of elements within each other: a request has three.
+/// Most levels of elements within each other: a request has three.
 const DEPTH_MAX: usize = 8;
 
-/// Elements of a message.
+/// Most elements of a message.
 const ELEMENTS_MAX: usize = 512;
 
 #[cfg(test)]
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(read::<RequestedConnection>("request", &text).unwrap(), of_json);
     }
 
-    /// Goal: a change tells no list from an empty one, as JSON does.
+    /// Goal: a change distinguishes an absent list from an empty one, as JSON does.
     #[test]
     fn an_empty_list_is_not_an_absent_one() {
         let none: ConnectionChange = read("change", "<change/>").unwrap();
@@ -391,7 +391,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Goal: no text brings the reader to an end of its own.
+        /// Goal: no text makes the reader panic.
         #[test]
         fn any_text_is_read_or_refused(text in "[<>/&;#a-c\"'!?\\[\\]= \n-]{0,200}") {
             let _either = read::<RequestedConnection>("request", &text);

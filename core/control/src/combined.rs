@@ -5,11 +5,11 @@
 //! drops them only in the router, which pays for their receipt (§7.3). *Synopsis*:
 //! [`Combined::new`].
 //!
-//! *The limit* is the set-point, trimmed by feedback for packets that are lost, or made, behind the
-//! limiter. The trim follows the least of four consecutive errors of the same sign. A delay that
-//! moves packets into the next sample therefore does not change the trim; nor does a backlog from
-//! before the limit, or from a ceiling that was too low. Where the offered rate is not metered, the
-//! limit is the plain set-point.
+//! *The limit* is the set-point, trimmed by feedback for packets that the router loses, or makes,
+//! behind the limiter. The trim follows the least of four consecutive errors of the same sign. A
+//! delay that moves packets into the next sample therefore does not change the trim; nor does a
+//! backlog from before the limit, or from a ceiling that was too low. Where the offered rate is not
+//! metered, the limit is the plain set-point.
 //!
 //! *The ceiling* is the cost of the set-point plus a headroom. It rises at once where it makes the
 //! rate fall short, and the log says when there is no headroom left. While the rate is held, the
@@ -47,8 +47,8 @@ pub struct CombinedConfig {
     pub headroom_ppm: u32,
     /// The least headroom.
     pub headroom_least: CpuShare,
-    /// Largest error that moves neither limit nor ceiling, in parts per million of the set-point.
-    /// An error of up to [`Self::TOLERANCE_PACKETS`] in a sample moves nothing either.
+    /// The largest error that moves neither limit nor ceiling, in parts per million of the
+    /// set-point. An error of up to [`Self::TOLERANCE_PACKETS`] in a sample moves nothing either.
     pub tolerance_ppm: u32,
     /// The CPU time of a packet with which the router was admitted; it bounds the ceiling. `None`:
     /// only the range bounds it.
@@ -78,7 +78,7 @@ pub struct Combined {
     config: CombinedConfig,
     set_point: PacketRate,
     limit: PacketRate,
-    /// Limit by set-point.
+    /// The limit divided by the set-point.
     trim: f64,
     cap: CpuShare,
     /// Microseconds of CPU time per packet, estimated high rather than low; `None` before it is
@@ -233,10 +233,10 @@ impl Combined {
         PacketRate::from_pps(whole(float(self.set_point.as_pps()) * self.trim))
     }
 
-    /// Learns what a packet costs: more at once, less slowly.
+    /// Learns the cost of a packet: follows a rise fast and a fall slowly.
     fn learn(&mut self, sample: &Sample) {
         let Some(used) = sample.used() else { return };
-        // Work that no packet pays for would make a single packet look dear.
+        // With few packets, the router's work beside them would make a packet look expensive.
         let enough = sample.rate().as_pps() >= self.set_point.as_pps() / 4;
         if sample.packets == 0 || !enough {
             return;
@@ -288,7 +288,7 @@ impl Combined {
         self.config.range.nearest(ppm.min(most))
     }
 
-    /// Returns the ceiling for the set-point; the old one before a cost is known.
+    /// Returns the ceiling for the set-point, or the old ceiling before a cost is known.
     fn ceiling(&self) -> CpuShare {
         let in_force = f64::from(self.cap.as_ppm());
         self.nearest(self.micros.map_or(in_force, |micros| self.needed(micros)))
@@ -396,8 +396,8 @@ const LASTING: u32 = 4;
 const WAITING_SECONDS: f64 = 0.1;
 /// Samples of which the first may belong to another set-point.
 const STALE: u32 = 2;
-/// Samples after which the cost of a packet at this set-point is known. A ceiling that was set
-/// after two samples stayed nine tenths used for good.
+/// Samples after which the cost of a packet at this set-point is known. In a measurement, a ceiling
+/// that was set after two samples remained nine tenths used for good.
 const FRESH: u32 = 10;
 /// Factor of the cost at another set-point: measured 4 µs at capacity, 25 µs at 1 % of it.
 const ROOM: f64 = 6.0;

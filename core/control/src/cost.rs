@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A running estimate of the cost of a packet, quick after a change and quiet between changes.
 //!
-//! **Parts.** The cost has a metered part, CPU time of a packet, and a trim for the rest (another
-//! process under the same cap, a budget that is not enforced as it was set). Both are kept as
-//! logarithms, so that errors are relative.
+//! **Parts.** The cost has a metered part, the CPU time of a packet, and a trim for the rest
+//! (another process under the same cap, a budget that is not enforced as it was set). Both are kept
+//! as logarithms, so that errors are relative.
 //!
 //! **Means.** Both are means since the last change of the router. The gain is 1, 2/3, 2/4, 2/5, …
 //! down to [`QUIET_GAIN`]. That weights later samples more, since the first sample after a change
@@ -11,13 +11,14 @@
 //!
 //! **Changes.** The *surprise* of a sample is the difference to the estimate. A two-sided CUSUM of
 //! the surprises detects a change (E. S. Page, "Continuous Inspection Schemes", Biometrika 41,
-//! 1954): two large ones, or many small ones, on the same side. The last two must both exceed the
-//! usual noise: a single surprise is a pause of the machine, followed by none or by one on the
+//! 1954): two large surprises, or many small ones, on the same side. The last two must both exceed
+//! the usual noise: a single surprise is a pause of the machine, followed by none or by one on the
 //! other side.
 
 use crate::number::float;
 
-/// ln of millionths of a processor for one packet a second, that is of microseconds a packet.
+/// The cost of a packet, as ln of its microseconds, which are millionths of a processor for one
+/// packet a second.
 #[derive(Clone, Debug)]
 pub(crate) struct Cost {
     /// The metered part.
@@ -38,8 +39,8 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// From a first sample: `metered` CPU time a packet, if it is metered, and the `effective` one,
-    /// cap by rate, if the cap was binding.
+    /// Makes the estimate from a first sample: `metered` is the CPU time of a packet, if it is
+    /// metered, and `effective` the cap divided by the rate, if the cap was binding.
     pub(crate) fn first(metered: Option<f64>, effective: Option<f64>) -> Option<Self> {
         let base = metered.or(effective)?;
         Some(Self {
@@ -54,17 +55,17 @@ impl Cost {
         })
     }
 
-    /// ln of microseconds of cap that a packet needs.
+    /// Returns the ln of the microseconds of cap that a packet needs.
     pub(crate) fn effective(&self) -> f64 {
         self.metered + self.trim
     }
 
-    /// ln of microseconds of CPU time that a packet takes, as metered.
+    /// Returns the ln of the microseconds of CPU time that a packet takes, as metered.
     pub(crate) fn metered(&self) -> f64 {
         self.metered
     }
 
-    /// The trim, as ln of a factor.
+    /// Returns the trim, as ln of a factor.
     pub(crate) fn trim(&self) -> f64 {
         self.trim
     }
@@ -86,8 +87,8 @@ impl Cost {
     }
 
     /// Learns from a sample in which the cap was not binding and yet the rate was held: the metered
-    /// part, and that a packet needs less than `carried`, cap by rate. So a trim that was learned
-    /// while others cut the cap, or beside a process that has ended, does not stay.
+    /// part, and that a packet needs at most `carried`, the cap divided by the rate. So a trim that
+    /// was learned while others cut the cap, or beside a process that has ended, does not stay.
     pub(crate) fn learn_unbound(&mut self, metered: f64, carried: f64) {
         self.metered += IDLE_GAIN * (near(self.metered, metered) - self.metered);
         let carried = near(self.effective(), carried);
@@ -132,12 +133,13 @@ impl Cost {
     }
 }
 
-/// Moves `known` to `seen`, but by [`SURPRISE_MOST`] at most.
+/// Returns `seen`, bounded to [`SURPRISE_MOST`] on either side of `known`.
 fn near(known: f64, seen: f64) -> f64 {
     known + (seen - known).clamp(-SURPRISE_MOST, SURPRISE_MOST)
 }
 
-/// ln of microseconds a packet: `ppm` millionths of a processor for `packets` in `seconds`.
+/// Returns the ln of the microseconds of a packet: `ppm` millionths of a processor for `packets` in
+/// `seconds`.
 pub(crate) fn ln_micros(ppm: f64, packets: u64, seconds: f64) -> f64 {
     libm::log((ppm * seconds).max(f64::MIN_POSITIVE) / float(packets.max(1)))
 }
@@ -149,7 +151,7 @@ const QUIET_GAIN: f64 = 0.1;
 const IDLE_GAIN: f64 = 0.2;
 /// A relative noise of 2 % until more is known.
 const DEVIATION_FIRST: f64 = 0.02;
-/// Below it surprises are rounding.
+/// Smaller surprises are rounding.
 const DEVIATION_LEAST: f64 = 0.002;
 /// About the last ten samples count.
 const DEVIATION_GAIN: f64 = 0.1;

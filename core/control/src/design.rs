@@ -47,15 +47,15 @@ pub enum DesignError {
         /// The largest distance of a pole from the origin.
         radius: f64,
     },
-    /// The settling time is not longer than nothing, or the period is nothing.
+    /// The settling time or the period is zero.
     Settling(Response),
     /// The overshoot is not from 0 to below 1.
     Overshoot(Response),
 }
 
 impl Gains {
-    /// Gains that put the loop's poles where they are wanted: Kp = (a − p₁p₂) ÷ b and
-    /// Kp + Ki = (1 + a − p₁ − p₂) ÷ b.
+    /// Returns the gains that give the loop these poles: Kp = (a − p₁p₂) ÷ b and Kp + Ki = (1 + a −
+    /// p₁ − p₂) ÷ b.
     ///
     /// ```
     /// use weir_control::{Gains, Model, Poles};
@@ -72,8 +72,8 @@ impl Gains {
         Self { kp, ki: (1.0 + model.a() - poles.sum) / model.b() - kp }
     }
 
-    /// Gains that make the whole loop a delay of one sample, F(z) = 1/z, by cancelling the plant's
-    /// pole: Kp = a ÷ b, Ki = (1 − a) ÷ b (§7.2.1).
+    /// Returns the gains that make the whole loop a delay of one sample, F(z) = 1/z, by cancelling
+    /// the plant's pole: Kp = a ÷ b, Ki = (1 − a) ÷ b (§7.2.1).
     ///
     /// ```
     /// use weir_control::{Gains, Model};
@@ -87,13 +87,13 @@ impl Gains {
         Self { kp: model.a() / model.b(), ki: (1.0 - model.a()) / model.b() }
     }
 
-    /// The proportional gain.
+    /// Returns the proportional gain.
     #[must_use]
     pub const fn kp(self) -> f64 {
         self.kp
     }
 
-    /// The integral gain.
+    /// Returns the integral gain.
     #[must_use]
     pub const fn ki(self) -> f64 {
         self.ki
@@ -111,7 +111,7 @@ impl Gains {
 }
 
 impl Poles {
-    /// The conjugate pair `re` ± `im`·i.
+    /// Returns the conjugate pair `re` ± `im`·i.
     ///
     /// # Errors
     /// They are not inside of the unit circle.
@@ -119,7 +119,7 @@ impl Poles {
         Self::checked(2.0 * re, re * re + im * im)
     }
 
-    /// Two real poles.
+    /// Returns two real poles.
     ///
     /// # Errors
     /// They are not inside of the unit circle.
@@ -127,10 +127,10 @@ impl Poles {
         Self::checked(first + second, first * second)
     }
 
-    /// The pair of a second-order loop that answers so: radius e^(−4 ÷ samples), and the angle at
-    /// which π·ln radius ÷ angle = ln overshoot (J. Hellerstein and others, "Feedback Control of
-    /// Computing Systems", 2004, the text's source). Zeros are ignored, as there: a loop with one
-    /// goes a little further and settles a little later.
+    /// Returns the poles of a second-order loop with this response: radius e^(−4 ÷ samples), and
+    /// the angle at which π·ln radius ÷ angle = ln overshoot (J. Hellerstein and others, "Feedback
+    /// Control of Computing Systems", 2004, the text's source). Zeros are ignored, as in that book:
+    /// a loop with a zero overshoots a little more and settles a little later.
     ///
     /// The published poles are those of 5 samples and 8 %, though the text does not say so:
     ///
@@ -147,7 +147,7 @@ impl Poles {
     /// ```
     ///
     /// # Errors
-    /// The response is none: see [`Response`].
+    /// A value of the response is out of range: see [`Response`].
     pub fn from_response(response: Response) -> Result<Self, DesignError> {
         let Response { settling, period, overshoot } = response;
         if settling == Nanos::ZERO || period == Nanos::ZERO {
@@ -163,19 +163,20 @@ impl Poles {
         Self::checked(2.0 * radius * libm::cos(angle), radius * radius)
     }
 
-    /// The largest distance of a pole from the origin: what is left of an error after one sample.
+    /// Returns the largest distance of a pole from the origin: the part of an error that is left
+    /// after one sample.
     #[must_use]
     pub fn radius(self) -> f64 {
         radius(self.sum, self.product)
     }
 
-    /// The sum of both.
+    /// Returns the sum of both.
     #[must_use]
     pub const fn sum(self) -> f64 {
         self.sum
     }
 
-    /// The product of both.
+    /// Returns the product of both.
     #[must_use]
     pub const fn product(self) -> f64 {
         self.product
@@ -187,7 +188,8 @@ impl Poles {
     }
 }
 
-/// Infinite where something is no number, so that it is never inside of the unit circle.
+/// Returns the larger distance of the two poles from the origin; infinite if it is not a number, so
+/// that it is never inside of the unit circle.
 fn radius(sum: f64, product: f64) -> f64 {
     let quarter = sum * sum / 4.0 - product;
     let radius =
@@ -220,7 +222,7 @@ impl core::error::Error for DesignError {}
 mod tests {
     use super::*;
 
-    /// Goal: placing poles and asking where they are is the same. Method: poles all over the unit
+    /// Goal: the poles of a loop are those that were placed. Method: poles all over the unit
     /// circle, models from slow to fast.
     #[test]
     fn poles_are_found_where_they_were_placed() {

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Weir's own controller of a cap: needs no training.
+//! Weir's own controller of a cap, which needs no training.
 //!
 //! *Role*: holds a rate by the cap alone. *Synopsis*: [`FeedForward::new`]. *Behaviour*: cap =
-//! set-point × CPU time of a packet × trim. The CPU time of a packet is metered: the feed-forward.
+//! set-point × CPU time of a packet × trim. The metered CPU time of a packet is the feed-forward.
 //! The trim integrates the error that remains. Both are running estimates, which start with the
 //! first sample, are quick after a change and quiet between changes (`cost.rs`). So there is no
 //! gain to choose and no operating point to stay near to.
 //!
 //! - *Compensation*: packets that the last second lacks, or has too many, are added to the goal of
-//!   the next sample, as far as it lies in the same second: none with samples of a second, nine
-//!   tenths with samples of 100 ms. So a mean over seconds is more exact than any one sample.
-//! - *Anti-windup*: it learns from a sample only if the cap was binding ([`Sample::bound_by`]).
-//!   Without metered CPU time nobody can tell: the cap then rises to the largest while demand is
-//!   missing, and falls with the first sample that has it.
+//!   the next sample, as far as that sample lies in the same second: none with samples of a second,
+//!   nine tenths with samples of 100 ms. So a mean over seconds is more exact than any one sample.
+//! - *Anti-windup*: it learns from a sample only if the cap was binding ([`Sample::bound_by`]), or
+//!   if the rate reached the set-point without using the cap up. Without metered CPU time every cap
+//!   counts as binding: the cap then rises to the largest while demand is missing, and falls with
+//!   the first sample that shows demand.
 //! - *Coarse caps*: the remainder of rounding is carried to the next sample, so that caps of 3 and
 //!   4 % in turn make 3.4 %.
 //! - *Bumpless*: it takes an adopted cap as the cost of the present rate.
 //!
-//! *Cost*: three logarithms and an exponential a sample. *What it does not do*: hold a rate finer
-//! than the cap is enforced; [`crate::Combined`] does.
+//! *Cost*: at most two logarithms and an exponential a sample. *What it does not do*: hold a rate
+//! finer than the cap is enforced; [`crate::Combined`] does.
 
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
@@ -32,13 +33,13 @@ use crate::{Action, ActionReason, CapRange, Controller, DeadZone, Estimate, Samp
 pub struct FeedForwardConfig {
     /// The range of the cap.
     pub range: CapRange,
-    /// Relative changes of the cap that are not worth a call of the actuator.
+    /// The largest relative change of the cap that is not worth a call of the actuator.
     pub dead_zone: DeadZone,
 }
 
 impl FeedForwardConfig {
-    /// Returns a dead zone of half a per cent of the cap: a quarter of the 2 % within which a mean
-    /// is to be held.
+    /// Returns `range` with a dead zone of half a per cent of the cap: a quarter of the 2 % within
+    /// which a mean is to be held.
     #[must_use]
     pub const fn new(range: CapRange) -> Self {
         Self { range, dead_zone: DeadZone::from_ppm(5000) }
@@ -143,7 +144,8 @@ impl FeedForward {
         }
     }
 
-    /// Requests the cap for the set-point; the present cap while the cost of a packet is unknown.
+    /// Requests the cap for the set-point, or the present cap while the cost of a packet is
+    /// unknown.
     fn aim(&mut self, at: Instant, reason: ActionReason) -> Action {
         let Some(cost) = &self.cost else { return self.act(at, self.cap, reason) };
         let rate = float(self.set_point.as_pps()) + self.compensation();
@@ -171,7 +173,8 @@ impl FeedForward {
         self.last_request.act(at, cap, None, reason)
     }
 
-    /// Doubles the cap of a router that forwards nothing, unless it does not use its cap.
+    /// Doubles the cap of a router that uses it up and yet forwards nothing. Without demand, or
+    /// with a set-point of zero, requests the usual cap.
     fn probe(&mut self, at: Instant, sample: &Sample) -> Action {
         self.forget_shortfall();
         let idle = !sample.bound_by(self.cap) || sample.offered == Some(0);

@@ -12,8 +12,8 @@
 //! - *Dead zone* and *minimum cap* (§6, §7.2.2): [`DeadZone`], [`CapRange`].
 //! - *Bumpless*: an adopted cap becomes u(k−1), and the error under it e(k−1).
 //!
-//! *Cost*: an exponential a sample. *What it does not do*: adapt to a router other than the one
-//! that its gains were designed for; [`crate::SelfTuning`] does.
+//! *Cost*: two logarithms and an exponential a sample. *What it does not do*: adapt to a router
+//! other than the one that its gains were designed for; [`crate::SelfTuning`] does.
 
 use weir_units::{CpuShare, Instant, PacketRate};
 
@@ -60,7 +60,7 @@ impl Pi {
         self.config.gains = gains;
     }
 
-    /// The cap in force.
+    /// Returns the cap in force.
     pub(crate) fn cap(&self) -> CpuShare {
         self.cap
     }
@@ -91,7 +91,8 @@ impl Controller for Pi {
         let otherwise = if self.previous.is_empty() { 0.0 } else { error };
         let before = self.previous.error_or(now, sample.span, otherwise);
         if dead_zone.holds(self.set_point, sample.rate()) {
-            // As published: e(k−1) is the error before, whether or not it moved the cap.
+            // As published: e(k−1) is the error of the last sample, whether or not it moved the
+            // cap.
             self.previous.set(now, error);
             return self.hold(now, ActionReason::DeadZone);
         }

@@ -24,13 +24,13 @@ pub struct BucketTerms {
 }
 
 impl BucketTerms {
-    /// A limit of packets, of which `burst` may pass at once.
+    /// Returns a limit of packets, of which `burst` may pass at once.
     #[must_use]
     pub fn of_packets(rate: PacketRate, burst: u64) -> Self {
         Self::new(SECOND, rate.as_pps(), burst)
     }
 
-    /// A limit of bits, of which `burst` bytes may leave at once and `queued` bytes wait.
+    /// Returns a limit of bits, of which `burst` bytes may leave at once and `queued` bytes wait.
     ///
     /// A flood has a quarter of the burst: the class behind the bucket has the same rate and nearly
     /// the whole burst, so that nothing waits there.
@@ -57,9 +57,10 @@ fn narrow(value: u128) -> u64 {
 /// A second in 1/256 ns.
 const SECOND: u128 = 256_000_000_000;
 const COST_SHIFT: u32 = 16;
-/// A unit a second, or a byte in eight: the slowest rate of a policy is a thousand bits a second.
+/// The cost of a byte at one bit a second; the slowest rate of a policy is a thousand.
 const COST_MAX: u128 = (8 * SECOND) << COST_SHIFT;
-/// 18 minutes. The programs take a time that is further ahead for one before their clock wrapped.
+/// 18 minutes. The programs take a time that is further ahead for one from before their clock
+/// wrapped.
 const DEPTH_MAX: u128 = 1 << 48;
 
 #[cfg(test)]

@@ -89,8 +89,8 @@ pub fn compile_commands(
     Ok(CommandsOnly { setup, unheld, ports_left_out, vifs_left_out, waiting })
 }
 
-/// The policy without the ports and vifs that this host cannot have now: so that the others do not
-/// wait for them.
+/// Returns the policy without the ports and vifs that this host cannot have now: so that the others
+/// do not wait for them.
 fn without_what_is_in_the_way(
     policy: &Policy,
     facts: &HostFacts,
@@ -134,7 +134,8 @@ fn without_what_is_in_the_way(
     left
 }
 
-/// The policy with one vif in the place of all those of a slice at a port that have no address.
+/// Returns the policy with one vif in the place of all those of a slice at a port that have no
+/// address.
 fn with_shared_classes(policy: &Policy, unheld: &mut Vec<UnheldKey>) -> Policy {
     let mut groups: BTreeMap<(PortId, SliceId), Vec<&Vif>> = BTreeMap::new();
     for vif in policy.vifs.iter().filter(|vif| vif.macs.is_empty()) {
@@ -165,7 +166,7 @@ fn with_shared_classes(policy: &Policy, unheld: &mut Vec<UnheldKey>) -> Policy {
     merged
 }
 
-/// The sum of two shares.
+/// Returns the sum of two shares.
 fn add(one: &Share, other: &Share) -> Share {
     let sum = |a: BitRate, b: BitRate| BitRate::from_bps(a.as_bps().saturating_add(b.as_bps()));
     Share {
@@ -195,12 +196,13 @@ impl Compiler<'_> {
     }
 }
 
-/// The number of a port's device, after which what belongs to it is named: names are short.
+/// Returns the number of a port's device. It is in the names of devices that belong to the port,
+/// since such names are short.
 fn number_of(facts: &HostFacts, device: &str) -> u32 {
     facts.devices.get(device).map_or(0, |found| found.number)
 }
 
-/// The bridge of a VLAN of the port whose device has that number.
+/// Returns the bridge of a VLAN of the port whose device has that number.
 fn bridge_name(number: u32, vlan: u16) -> String {
     format!("wb{number}.{vlan}")
 }
@@ -233,7 +235,7 @@ fn join(policy: &Policy, facts: &HostFacts, here: &[&Vif], objects: &mut Vec<Ker
     }
 }
 
-/// The keys for which the policy is refused: a limit or a separation would be missing.
+/// Returns the keys for which the policy is refused: a limit or a separation would be missing.
 fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
     let mut list: Vec<KernelProblem> = KernelProblem::of_schedulers(facts).into_iter().collect();
     for port in &policy.ports {
@@ -312,7 +314,7 @@ fn alike(policy: &Policy) -> impl Iterator<Item = KernelProblem> {
     })
 }
 
-/// The keys that are not held.
+/// Returns the keys that are not held.
 fn unheld(policy: &Policy, facts: &HostFacts) -> Vec<UnheldKey> {
     let mut list = Vec::new();
     let mut say = |place: String, reason: &str| {

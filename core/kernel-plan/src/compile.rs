@@ -99,7 +99,7 @@ pub fn compile(
     Ok(CompiledPolicy { policy, setup, unheld, waiting, ports_waiting, faults, postponed })
 }
 
-/// The devices that are ports of a bridge, the oldest first.
+/// Returns the devices that are ports of a bridge, the oldest first.
 fn bridge_devices(facts: &HostFacts) -> Vec<BridgeDevice<'_>> {
     let all = facts.devices.iter();
     let mut devices: Vec<(u32, BridgeDevice<'_>)> = all
@@ -233,7 +233,8 @@ fn is_here(policy: &Policy, facts: &HostFacts, vif: &Vif) -> bool {
     facts.devices.get(&vif.device).is_some_and(|device| device.bridge == *bridge)
 }
 
-/// The names of all owners: what is placed elsewhere has another name, and with it another number.
+/// Returns the names of all owners: what is placed elsewhere has another name, and with it another
+/// number.
 pub(crate) fn owner_names(policy: &Policy, present: &[&Vif]) -> Vec<String> {
     let slices = policy.slices().filter(|(id, _)| present.iter().any(|vif| vif.slice == *id));
     let routers =
@@ -288,12 +289,12 @@ impl Compiler<'_> {
         self.number(&vif_name(self.policy, vif))
     }
 
-    /// The ports whose devices are there and can have programs.
+    /// Returns the ports whose devices are there and can have programs.
     fn ports_here(&self) -> impl Iterator<Item = (PortId, &Port)> {
         self.policy.ports().filter(|(_, port)| is_port_here(self.facts, port))
     }
 
-    /// The devices whose frames may leave past the bridge.
+    /// Returns the devices whose frames may leave past the bridge.
     fn exits(&self) -> impl Iterator<Item = ExitObject> + '_ {
         let ports = self.ports_here().map(|(_, port)| port);
         let ports = ports.filter(|port| may_pass(self.policy, self.facts, port));
@@ -393,11 +394,11 @@ impl QueueSum {
     }
 }
 
-/// The buckets of one owner, whose queues hold so much by direction.
+/// Returns the buckets of one owner; `sent` and `received` are what its queues hold by direction.
 ///
-/// A vif is held to its rates by trees, and a router or slice to what it sends. The bucket drops
-/// before any queue what could not leave by then: it is as deep as burst and queues together. That
-/// of packets is, too: TCP collapses where a few super-frames are more than a bucket.
+/// Trees hold a vif to its rates, and a router or slice to what it sends. A bucket drops, before
+/// any queue, what could not leave in time: it is as deep as burst and queues together. So is a
+/// bucket of packets, since TCP collapses where a few super-frames are more than a bucket.
 fn buckets_of(
     owner: u16,
     [send, receive]: [&Share; 2],

@@ -31,56 +31,56 @@ pub struct DeviceFault {
 }
 
 impl HostFacts {
-    /// The ingress discipline that somebody put on a device, if there is one.
+    /// Returns the ingress discipline that somebody put on a device, if there is one.
     pub(crate) fn foreign_ingress(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.foreign_ingress.as_deref()
     }
 
-    /// True if a device has to be given a `clsact`: programs are its filters, and it has none of
-    /// others.
+    /// Returns true if a device has to be given a `clsact`: programs are its filters, and it has
+    /// none of others.
     pub(crate) fn lacks_clsact(&self, device: &str) -> bool {
         self.hooks == Some(HookKind::Clsact) && self.foreign_ingress(device).is_none()
     }
 
-    /// The `ingress` discipline of others in whose place a `clsact` would have to be.
+    /// Returns the `ingress` discipline of others in whose place a `clsact` would have to be.
     pub(crate) fn ingress_in_the_way(&self, device: &str) -> Option<&str> {
         let found = self.foreign_ingress(device)?;
         let in_the_way = self.hooks == Some(HookKind::Clsact) && !found.starts_with("clsact");
         in_the_way.then_some(found)
     }
 
-    /// The reason for which frames at a device have to cross the bridge: what the bridge or its
-    /// port does beside forwarding, and filters of others at its ingress.
+    /// Returns the reason for which frames at a device have to cross the bridge: what the bridge or
+    /// its port does beside forwarding, and filters of others at its ingress.
     pub(crate) fn why_crosses(&self, device: &str) -> Option<String> {
         let found = self.devices.get(device)?;
         let ingress = || Some(format!("{} at its ingress", found.foreign_ingress.as_ref()?));
         found.must_cross.clone().or_else(ingress)
     }
 
-    /// The VLANs whose frames have a tag at a device, if there are any.
+    /// Returns the VLANs whose frames have a tag at a device, if there are any.
     pub(crate) fn tagged_vlans(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.tagged_vlans.as_deref()
     }
 
-    /// The reason for which a device has no tree: one of others, or a step that failed.
+    /// Returns the reason for which a device has no tree: one of others, or a step that failed.
     pub(crate) fn tree_obstacle(&self, device: &str) -> Option<String> {
         let foreign = || self.foreign_qdisc(device).map(|qdisc| in_the_way(device, qdisc));
         self.faults.get(device).map(|fault| fault.reason.clone()).or_else(foreign)
     }
 
-    /// The step that failed at a device, without which it has no programs.
+    /// Returns the step that failed at a device, without which it has no programs.
     pub(crate) fn programs_obstacle(&self, device: &str) -> Option<&str> {
         let fault = self.faults.get(device)?;
         (!fault.has_programs).then_some(fault.reason.as_str())
     }
 
-    /// The root discipline that somebody put on a device, if there is one.
+    /// Returns the root discipline that somebody put on a device, if there is one.
     pub(crate) fn foreign_qdisc(&self, device: &str) -> Option<&str> {
         self.devices.get(device)?.foreign_qdisc.as_deref()
     }
 }
 
-/// The reason of a device that has a discipline of somebody else where a tree would be.
+/// Returns the reason of a device that has a discipline of somebody else where a tree would be.
 pub(crate) fn in_the_way(device: &str, qdisc: &str) -> String {
     format!(
         "device {device} has a queueing discipline of others, {qdisc}; \

@@ -14,9 +14,9 @@ use crate::facts::HostFacts;
 use crate::held::KernelProblem;
 use crate::inbound::inbound_name;
 
-/// The faults of a policy's devices, those of the `ports` that do not wait first. An ingress
-/// discipline that is in the way, and one of others at a vif's device, are said among the keys that
-/// are not held.
+/// Returns the faults of a policy's devices, those of the `ports` that do not wait first. An
+/// ingress discipline that is in the way, and one of others at a vif's device, are said among the
+/// keys that are not held.
 pub(crate) fn faults<'p>(
     policy: &Policy,
     facts: &HostFacts,

@@ -2,7 +2,7 @@
 //! Keys of a policy that a host's kernel does not hold, each with the reason.
 //!
 //! A *problem* refuses the policy: a limit or a separation of tenants would be missing. A key that
-//! is *not held* is said, and the rest is enforced.
+//! is *not held* is reported, and the rest is enforced.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -39,7 +39,7 @@ impl KernelProblem {
         Self { place: place.into(), reason: reason.into() }
     }
 
-    /// Why a host without any scheduler is refused; `None` if it has one.
+    /// Returns why a host without any scheduler is refused; `None` if it has one.
     pub(crate) fn of_schedulers(facts: &HostFacts) -> Option<Self> {
         let has_none = !facts.qdiscs.htb && !facts.qdiscs.hfsc;
         let reason = "this kernel has neither sch_hfsc nor sch_htb";
@@ -79,7 +79,7 @@ pub const REFUSED_KEYS: [&str; 15] = [
     "vif.mac",
 ];
 
-/// The keys for which the policy is refused.
+/// Returns the keys for which the policy is refused.
 pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem> {
     let mut list = Vec::new();
     if !facts.qdiscs.ifb {
@@ -120,7 +120,7 @@ pub(crate) fn problems(policy: &Policy, facts: &HostFacts) -> Vec<KernelProblem>
     list
 }
 
-/// The place of a key of an item that is refused.
+/// Returns the place of a key of an item that is refused.
 fn refused(item: &str, name: &str, key: &str) -> String {
     let is_listed = |listed: &str| listed.split_once('.') == Some((item, key));
     debug_assert!(REFUSED_KEYS.into_iter().any(is_listed), "{item}.{key} is in REFUSED_KEYS");
@@ -152,7 +152,7 @@ fn vif_problems(vif: &Vif, at: &dyn Fn(&str) -> String, list: &mut Vec<KernelPro
     }
 }
 
-/// A problem for each key that is given, all for one reason.
+/// Returns a problem for each key that is given, all for one reason.
 pub(crate) fn given<'k>(
     keys: &'k [(&'k str, bool)],
     at: impl Fn(&str) -> String + 'k,
@@ -199,8 +199,8 @@ pub(crate) struct PortTrees {
     pub(crate) receive: Option<QdiscTree>,
 }
 
-/// The keys that trees and queues do not hold, and the devices that no vif names. `trees` are those
-/// of the ports, in their order; a port that waits for its device has none.
+/// Returns the keys that trees and queues do not hold, and the devices that no vif names. `trees`
+/// are those of the ports, in their order; a port that waits for its device has none.
 pub(crate) fn unheld(
     expanded: &ExpandedPolicy,
     facts: &HostFacts,
@@ -390,8 +390,8 @@ fn counts_as(priority: u32, tree: QdiscTree) -> String {
     format!("{priority} is treated as {most}, the highest that {name} can hold")
 }
 
-/// The priority of the host's own frames, if a port's tree does not hold it; `None`: there is no
-/// tree.
+/// Reports the priority of the host's own frames, if a port's tree does not hold it. `tree` is
+/// `None` if there is no tree.
 pub(crate) fn host_priority(
     port: &Port,
     direction: Direction,

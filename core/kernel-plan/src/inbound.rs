@@ -8,8 +8,8 @@ use weir_policy::{Direction, Guarantees, Policy, Port, PortId, Share};
 
 use crate::facts::HostFacts;
 
-/// The device in whose tree frames from a port wait. `None` if neither a vif nor the host is
-/// guaranteed any of these frames and the host's own part is not limited, or if the device could
+/// Returns the device in whose tree frames from a port wait. `None` if neither a vif nor the host
+/// is guaranteed any of these frames and the host's own part is not limited, or if the device could
 /// not be made.
 pub(crate) fn inbound_device(
     policy: &Policy,
@@ -26,7 +26,8 @@ pub(crate) fn inbound_device(
     (is_wanted && !facts.faults.contains_key(&name)).then_some(name)
 }
 
-/// The name of this device. It has the number of the port's device, since device names are short.
+/// Returns the name of this device. It has the number of the port's device, since device names are
+/// short.
 pub(crate) fn inbound_name(facts: &HostFacts, port: &Port) -> String {
     let number = facts.devices.get(&port.device).map_or(0, |found| found.number);
     format!("wrx{number}")

@@ -285,7 +285,7 @@ impl KernelObject {
         )
     }
 
-    /// The identity.
+    /// Returns the identity.
     #[must_use]
     pub fn key(&self) -> ObjectKey<'_> {
         match self {
@@ -313,7 +313,7 @@ impl BucketUnit {
     pub const ALL: [Self; 4] =
         [Self::SendPackets, Self::SendBits, Self::ReceivePackets, Self::ReceiveBits];
 
-    /// The number within an owner's buckets.
+    /// Returns the number within an owner's buckets.
     #[must_use]
     pub const fn index(self) -> u32 {
         self as u32
@@ -337,7 +337,7 @@ impl Hook {
     /// The hooks at a port's device.
     pub const OF_PORT: [Self; 2] = [Self::Port, Self::Uplink];
 
-    /// The program's name.
+    /// Returns the program's name.
     #[must_use]
     pub const fn program(self) -> &'static str {
         match self {
@@ -348,7 +348,7 @@ impl Hook {
         }
     }
 
-    /// The hook's name in the kernel.
+    /// Returns the hook's name in the kernel.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -38,7 +38,7 @@ pub enum PlanAction {
 }
 
 impl KernelPlan {
-    /// The way from `before` to `after`; without a step if they are equal.
+    /// Returns the way from `before` to `after`; without a step if they are equal.
     #[must_use]
     pub fn between(before: &KernelSetup, after: &KernelSetup) -> Self {
         let (old, new) = (before.by_key(), after.by_key());
@@ -57,8 +57,9 @@ impl KernelPlan {
         Self { steps }
     }
 
-    /// The way to `after` from a setup whose values are not known, since a plan was under way:
-    /// what is there already is set again. A device or a scheduler stays, since it has no values.
+    /// Returns the way to `after` from a setup whose values are not known, since a plan was under
+    /// way: what is there already is set again. A device or a scheduler stays, since it has no
+    /// values.
     #[must_use]
     pub fn renewing(before: &KernelSetup, after: &KernelSetup) -> Self {
         let mut plan = Self::between(before, after);
@@ -74,7 +75,7 @@ impl KernelPlan {
         plan
     }
 
-    /// The way back.
+    /// Returns the way back.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self { steps: self.steps.iter().rev().map(PlanStep::reversed).collect() }
@@ -88,13 +89,13 @@ impl KernelPlan {
 }
 
 impl PlanStep {
-    /// The step back.
+    /// Returns the step back.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self { before: self.after.clone(), after: self.before.clone() }
     }
 
-    /// The kind of the step.
+    /// Returns the kind of the step.
     #[must_use]
     pub const fn action(&self) -> PlanAction {
         match (&self.before, &self.after) {
@@ -104,7 +105,7 @@ impl PlanStep {
         }
     }
 
-    /// The object as it is to be, or as it was if it is removed.
+    /// Returns the object as it is to be, or as it was if it is removed.
     #[must_use]
     pub const fn object(&self) -> Option<&KernelObject> {
         match &self.after {

@@ -53,13 +53,13 @@ impl KernelSetup {
         Ok(numbers)
     }
 
-    /// The objects by identity, for a caller that looks up many of them.
+    /// Returns the objects by identity, for a caller that looks up many of them.
     #[must_use]
     pub fn by_key(&self) -> BTreeMap<ObjectKey<'_>, &KernelObject> {
         self.objects.iter().map(|object| (object.key(), object)).collect()
     }
 
-    /// The object of that identity.
+    /// Returns the object of that identity.
     #[must_use]
     pub fn find(&self, key: ObjectKey<'_>) -> Option<&KernelObject> {
         self.objects.iter().find(|object| object.key() == key)

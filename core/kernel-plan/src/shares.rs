@@ -26,7 +26,7 @@ struct Part {
 }
 
 impl Part {
-    /// The part at a level, in 1/65 536 of a bit a second for each unit of weight.
+    /// Returns the part at a level, in 1/65 536 of a bit a second for each unit of weight.
     fn at(&self, level: u128) -> u64 {
         let part = (level * u128::from(self.weight)) >> LEVEL_SHIFT;
         u64::try_from(part).unwrap_or(u64::MAX).clamp(self.least, self.most)
@@ -50,7 +50,8 @@ fn divide(amount: u64, parts: &[Part]) -> Vec<u64> {
 }
 
 impl Compiler<'_> {
-    /// The rate of each class of a port's tree, by the number of its owner, if all are busy.
+    /// Returns the rate of each class of a port's tree, by the number of its owner, if all are
+    /// busy.
     pub(crate) fn shares(&self, to: &PortTree<'_>, here: &[&Vif]) -> BTreeMap<u16, u64> {
         let (policy, link) = (self.policy, to.port.rate.as_bps());
         let sums = Guarantees::of_rates(policy, to.direction);
@@ -96,7 +97,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The routers of these vifs.
+/// Returns the routers of these vifs.
 pub(crate) fn routers_of(vifs: &[&Vif]) -> BTreeSet<RouterId> {
     vifs.iter().filter_map(|vif| vif.router).collect()
 }

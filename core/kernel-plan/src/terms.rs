@@ -123,7 +123,7 @@ pub(crate) struct LinkTerms {
 }
 
 impl QdiscTree {
-    /// The name for `tc`.
+    /// Returns the name for `tc`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl QdiscTree {
         }
     }
 
-    /// The largest priority that the scheduler can tell from others.
+    /// Returns the largest priority that the scheduler can tell from others.
     #[must_use]
     pub const fn priority_max(self) -> u32 {
         match self {
@@ -183,7 +183,7 @@ impl QdiscTree {
         }
     }
 
-    /// The terms of the class that stands for the link.
+    /// Returns the terms of the class that stands for the link.
     pub(crate) fn link_terms(self, link: &LinkTerms, burst: ByteCount) -> ClassTerms {
         let demand = ClassDemand {
             min_rate: link.rate,
@@ -206,8 +206,8 @@ const RT_LEAST_BPS: u64 = 8;
 /// The rate of an HTB class without a minimum.
 const RATE_LEAST_BPS: u64 = 8_000;
 
-/// The longest burst of HTB, in time at its rate. The kernel is told it in 32 bits, in units of
-/// 64 ns: `tc` cuts off what is beyond, and of 268 MB at 1 Mbit/s only a tenth was left.
+/// The longest burst of HTB, in time at its rate. `tc` tells it to the kernel in 32 bits, in units
+/// of 64 ns, and cuts off higher bits: of 268 MB at 1 Mbit/s only a tenth was left.
 const BURST_LASTS_MAX: Nanos = Nanos::from_secs(270);
 
 /// The quantum of priority 1 is what the link sends in this time.

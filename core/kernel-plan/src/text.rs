@@ -30,7 +30,7 @@ pub const OTHERS_CLASS: u16 = 2;
 pub const INBOUND_CLASS: u16 = 0x4000;
 
 impl PlanStep {
-    /// The line for `tc -batch`, or two of them; `None` for every other step.
+    /// Returns the line for `tc -batch`, or two of them; `None` for every other step.
     #[must_use]
     pub fn tc_line(&self) -> Option<String> {
         let action = self.action();
@@ -63,8 +63,8 @@ impl PlanStep {
         }
     }
 
-    /// The lines for `ip -batch` for a device that is made, removed, or joined to a bridge; `None`
-    /// for every other step.
+    /// Returns the lines for `ip -batch` for a device that is made, removed, or joined to a bridge;
+    /// `None` for every other step.
     #[must_use]
     pub fn ip_line(&self) -> Option<String> {
         let gone = self.action() == PlanAction::Remove;
@@ -72,9 +72,9 @@ impl PlanStep {
             KernelObject::Inbound(InboundObject { device }) => {
                 (device, format!("link add name {device} up type ifb"))
             }
-            // It learns no addresses, of which a tenant has as many as it likes: a network's frames
-            // go to all its members. The kernel takes `addrgenmode` of a device that is there. It
-            // is set up once it is sealed.
+            // The bridge learns no addresses, since a tenant may have any number of them: a frame
+            // goes to all members of its VLAN. The kernel takes `addrgenmode` only of a device that
+            // exists. The bridge is set up once it is sealed.
             KernelObject::Bridge(BridgeObject { device }) => (
                 device,
                 format!(
@@ -90,8 +90,8 @@ impl PlanStep {
                 ),
             ),
             KernelObject::Joined(JoinedObject { device, bridge }) => {
-                // Off the bridge its frames would be for the host. On it those to a bridge's own
-                // groups would be, too, if they were not forwarded as all others.
+                // Off the bridge, the device's frames would be for the host. On it, so would those
+                // to the groups reserved for bridges, if they were not forwarded as all others.
                 return Some(match gone {
                     true => format!("link set dev {device} nomaster down"),
                     false => format!(
@@ -107,8 +107,8 @@ impl PlanStep {
     }
 }
 
-/// Frames of an address are looked for before those of the VLAN. The last four bytes of an address
-/// tell it from others of its VLAN.
+/// Returns the line of a filter. Filters by address come before those by VLAN alone. The last four
+/// bytes of an address tell it from others of its VLAN.
 fn filter_line(action: PlanAction, filter: &FilterObject) -> String {
     let FilterObject { device, vlan, mac, minor } = filter;
     let (preference, handle) = match mac {
@@ -143,14 +143,15 @@ fn root_line(action: PlanAction, root: &RootObject) -> String {
         }
         PlanAction::Add | PlanAction::Change => {
             let default = OTHERS_CLASS;
-            // One that is there is somebody else's, and stays; a `noqueue` has nothing to lose.
+            // A discipline that is there is somebody else's, and stays, unless it is a `noqueue`,
+            // which holds no frames.
             let verb = if *over_noqueue { "replace" } else { "add" };
             format!("qdisc {verb} dev {device} root handle {HANDLE:x}: {name} default {default:x}")
         }
     }
 }
 
-/// The line that gives it back, after that which removes the tree.
+/// Returns the line that puts the `noqueue` back, behind the one that removes the tree.
 fn noqueue_line(device: &str) -> String {
     format!("\nqdisc add dev {device} root noqueue")
 }
@@ -174,7 +175,7 @@ fn class_line(action: PlanAction, class: &ClassObject) -> String {
 fn leaf_line(action: PlanAction, leaf: &LeafObject) -> String {
     let LeafObject { device, minor, kind } = leaf;
     let parent = format!("dev {device} parent {HANDLE:x}:{minor:x}");
-    // Another kind is another discipline, which takes the place of the one before.
+    // Another kind has another handle: it replaces the discipline before.
     let handle = match kind {
         LeafKind::Bfifo { .. } => 0x1000 + minor,
         LeafKind::FqCodel { .. } => 0x2000 + minor,

@@ -33,7 +33,7 @@ impl PortTree<'_> {
         self.objects.push(KernelObject::Class(ClassObject { device, minor, parent, terms }));
     }
 
-    /// The class of a slice, router or vif by its number.
+    /// Returns the class of a slice, router or vif by its number.
     const fn minor(&self, number: u16) -> u16 {
         match self.direction {
             Direction::Send => number,
@@ -43,7 +43,8 @@ impl PortTree<'_> {
 }
 
 impl Compiler<'_> {
-    /// The scheduler of a device: the one that it has, HFSC where the kernel has it, else HTB.
+    /// Returns the scheduler of a device: the one that it has, HFSC where the kernel has it, else
+    /// HTB.
     fn root(&self, device: &str, rate: BitRate) -> RootObject {
         if let Some(KernelObject::Root(root)) = self.before.find(ObjectKey::Root(device)) {
             return root.clone();
@@ -88,7 +89,7 @@ impl Compiler<'_> {
         let link = LinkTerms { rate: port.rate, packet, late: port.catch_up };
         to.objects.push(KernelObject::Root(to.root.clone()));
         let burst = Share::burst_lasting(Some(port.rate), packet, port.catch_up);
-        // A wake-up of the link that is late makes up for all of it.
+        // The burst makes up for all of a late wake-up of the link, so it is a packet longer.
         let burst = ByteCount::new(burst.get() + packet.get());
         to.class(LINK_CLASS, 0, tree.link_terms(&link, burst));
         let sums = Guarantees::of_rates(policy, direction);
@@ -187,8 +188,8 @@ impl Compiler<'_> {
     }
 }
 
-/// A vif's part of what is left beyond the guarantees, if all those `here` want of it: by the
-/// priority of its slice, and of its router and itself among their siblings.
+/// Returns a vif's part of what is left beyond the guarantees, if all those `here` want of it: by
+/// the priority of its slice, and of its router and itself among their siblings.
 fn part_of(policy: &Policy, direction: Direction, vif: &Vif, here: &[&Vif]) -> [u64; 2] {
     let mates = here.iter().filter(|one| one.slice == vif.slice);
     let routers: BTreeSet<RouterId> = mates.clone().filter_map(|one| one.router).collect();
@@ -207,7 +208,7 @@ fn part_of(policy: &Policy, direction: Direction, vif: &Vif, here: &[&Vif]) -> [
     [above, siblings.saturating_mul(inside)]
 }
 
-/// The share of the host's own frames.
+/// Returns the share of the host's own frames.
 pub(crate) fn host_share(port: &Port, direction: Direction) -> Share {
     port.host_share(direction).cloned().unwrap_or_default()
 }

@@ -129,7 +129,7 @@ pub(crate) struct FailedFlow {
 }
 
 impl NetworkState {
-    /// Checks all of a request that does not depend on what is free, and finds its gateways.
+    /// Checks all of a request that does not depend on what is free.
     pub(crate) fn check(
         &self,
         request: &ConnectionRequest,
@@ -217,7 +217,7 @@ impl NetworkState {
         Ok(flows)
     }
 
-    /// The rates that a path adds to its arcs' charges, which the other direction must leave.
+    /// The rates that a path adds to its arcs' charges, which the other direction must leave free.
     fn needs_beside(
         &self,
         request: &ConnectionRequest,
@@ -237,8 +237,8 @@ impl NetworkState {
         added
     }
 
-    /// The question of a direction of a request that was checked. Links that others want to have
-    /// for themselves are left out ([`Self::links_to_leave`]).
+    /// The question of a direction of a request that was checked. It does not avoid the links of
+    /// connections that are to be disjoint from this one: [`Self::links_to_leave`] returns these.
     pub(crate) fn question(
         &self,
         request: &ConnectionRequest,

@@ -10,7 +10,7 @@ use crate::graph::NetworkGraph;
 use crate::ids::{ArcId, NodeId};
 use crate::path_search::PathQuery;
 
-/// Partial paths that are looked at for each path that is wanted.
+/// Most partial paths that are looked at for each path that is wanted.
 const PARTIAL_PER_PATH: usize = 256;
 
 /// A partial path; ordered by the least cost of a whole path that begins with it.
@@ -23,7 +23,7 @@ struct PartialPath {
     nodes: Vec<NodeId>,
 }
 
-/// Paths that are alternatives to each other.
+/// The paths that a search for alternatives has found.
 #[derive(Debug, Default)]
 pub(crate) struct AlternativePaths {
     pub(crate) paths: Vec<RoutedPath>,

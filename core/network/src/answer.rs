@@ -13,9 +13,9 @@ use crate::serde_units::bps;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AdmissionAnswer {
-    /// There is room.
+    /// The request is admitted, with these flows.
     Admitted(ByDirection<Option<AdmittedFlow>>),
-    /// There is none.
+    /// The request is refused.
     Refused(ConnectionRefusal),
 }
 
@@ -131,7 +131,7 @@ pub enum RefusalReason {
         /// A full arc of the best path.
         arc: ArcId,
     },
-    /// The search reached its bound before it knew.
+    /// The search reached its bound before the answer was known.
     #[error("{direction:?}: the search stopped at its bound of {labels} labels")]
     SearchExhausted {
         /// The direction.

@@ -2,11 +2,11 @@
 //! Connections that are to share no link with another, so that no failure ends both.
 //!
 //! Only one of the two names the other, but both must keep to it: if the named one moves, it keeps
-//! off the links of those that name it. An index tells who they are. Links that it shares with them
-//! already do not count, or else not even its rate could be changed. After a failure it may share
-//! links if it has no other path.
+//! off the links of those that name it. An index tells which these are. Links that both have
+//! already do not count, or else not even the rate of the named one could be changed. After a
+//! failure, the named one may share links if it has no other path.
 //!
-//! A connection may end while others name it. They ask for nothing then.
+//! A connection may end while others name it. Their limit then has no effect.
 
 use crate::answer::RefusalReason;
 use crate::connection::{AdmittedFlow, ConnectionRequest, FlowDirection};
@@ -32,8 +32,8 @@ impl NetworkState {
         self.shared_risk.extend(links.iter().map(|link| (*link, links.to_vec())));
     }
 
-    /// Checks that the connections that a request names are in its network. One that is gone is
-    /// ignored in a change of a connection that named it already.
+    /// Checks that the connections that a request names are in its network. A named connection that
+    /// is gone is ignored if the request changes a connection that named it already.
     pub(crate) fn check_disjoint(
         &self,
         request: &ConnectionRequest,

@@ -34,7 +34,7 @@ struct SparseRows {
 }
 
 impl NetworkGraph {
-    /// Builds it.
+    /// Builds the graph of a topology.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ identity! {
     ArcId(u32), "arc "
 }
 identity! {
-    /// A physical link. Both its arcs, one a direction, have the same.
+    /// A physical link. Its two arcs, one for each direction, have the same id.
     LinkId(u32), "link "
 }
 identity! {

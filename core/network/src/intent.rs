@@ -68,7 +68,7 @@ pub struct TunnelEntry {
     pub target: EntryTarget,
 }
 
-/// One thing that is to be so on a node. What is removed is named whole: an undo needs it.
+/// One thing that is to hold on a node. A removal has the whole value, since its undo needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeInstruction {
@@ -119,7 +119,7 @@ impl NodeInstruction {
             Self::RemoveTransit(route) => Self::AddTransit(route),
             Self::AddEntry(entry) => Self::RemoveEntry(entry),
             Self::RemoveEntry(entry) => Self::AddEntry(entry),
-            // Back to the old path nothing is held: a failure is repaired at once.
+            // On the way back to the old path nothing is held: a failure is repaired at once.
             Self::ChangeEntry { from, to, .. } => Self::ChangeEntry { from: to, to: from, hold: 0 },
         }
     }

@@ -8,21 +8,24 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A step of making, changing or removing a connection, in this order.
+/// A step of making, changing or removing a connection, in this order. Plans have commands for
+/// [`Self::Transit`], [`Self::ReplaceEntry`] and [`Self::Remove`] alone; a connection passes the
+/// other steps at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathChangeStep {
     /// Each arc is charged the larger of old and new.
     ReserveMax,
-    /// The far end of the new tunnel is made.
+    /// The far end of the new tunnel is made. (Plans make it in [`Self::Transit`].)
     FarEnd,
-    /// Routes at the nodes between are made, all at once.
+    /// The far end of the new tunnel and the routes at the nodes between are made, all at once.
     Transit,
-    /// All that was made is read back and compared.
+    /// All that was made is read back and compared. (Nodes are read back in every step.)
     ReadBack,
-    /// The entry's one route is replaced; packets now take the new path.
+    /// The entry's one route is replaced; packets now take the new path. A creation has all its
+    /// commands here.
     ReplaceEntry,
-    /// The old path runs empty: its delay is waited for.
+    /// The old path runs empty: its delay is waited for. (Plans wait in [`Self::ReplaceEntry`].)
     Drain,
     /// The old path's routes and far end are removed.
     Remove,
@@ -96,7 +99,7 @@ pub enum ConnectionEvent {
     Start,
     /// The step under way is done on all nodes.
     StepDone,
-    /// The step under way failed for good.
+    /// The step under way failed.
     StepFailed,
     /// Another path or rate was admitted for it.
     Change,
@@ -110,7 +113,7 @@ pub enum ConnectionEvent {
     Removed,
 }
 
-/// An event that a state does not know.
+/// An event that is illegal in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a connection that is {state:?} knows no {event:?}")]
 pub struct IllegalTransition {
@@ -125,7 +128,7 @@ impl ConnectionState {
     ///
     /// # Errors
     ///
-    /// Tells that the state does not know the event.
+    /// The event is illegal in this state.
     pub fn after(self, event: ConnectionEvent) -> Result<Self, IllegalTransition> {
         use ConnectionEvent as E;
         Ok(match (self, event) {

@@ -3,7 +3,7 @@
 //!
 //! A path must have room on each arc and keep limits of delay and of arcs; of all such paths the
 //! cheapest is wanted, and of those the fastest. A limit on a sum makes this NP-hard in general,
-//! but on networks as they are it is not: most questions are answered before labels are needed.
+//! but on real networks it is easy: most questions are answered before labels are needed.
 //!
 //! 1. The cheapest path without limits, by A* under the bounds to the target. If it keeps the
 //!    limits, it is the answer.
@@ -25,7 +25,7 @@ use crate::ids::{ArcId, NodeId, dense};
 
 const NONE: u32 = u32::MAX;
 
-/// The sum that a path is to have the least of.
+/// The sum that a path minimizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathObjective {
     /// Cost, then delay.
@@ -44,7 +44,7 @@ pub struct PathQuery {
     pub from: NodeId,
     /// Its end.
     pub to: NodeId,
-    /// The sum that it is to have the least of.
+    /// The sum that it minimizes.
     pub objective: PathObjective,
     /// Most delay in nanoseconds; `u64::MAX` for no limit.
     pub delay: u64,
@@ -102,7 +102,8 @@ pub(crate) struct PathSearch {
 enum Dominance {
     /// One label a node: the least primary, then the least delay. Limits are ignored.
     Scalar,
-    /// All labels that no other beats; limits are kept. Arcs count if they are limited.
+    /// All labels that no other beats; limits are kept. The number of arcs is compared only if it
+    /// has a limit.
     Pareto { by_hops: bool },
 }
 
@@ -323,7 +324,8 @@ impl PathObjective {
 }
 
 impl Dominance {
-    /// Tells whether `a` makes `b` superfluous; of equals, whichever came first.
+    /// Tells whether `a` makes `b` superfluous. Equal labels beat each other, so the first one
+    /// stays.
     fn beats(self, a: &PathLabel, b: &PathLabel) -> bool {
         match self {
             Self::Scalar => (a.primary, a.delay) <= (b.primary, b.delay),

@@ -62,9 +62,9 @@ impl ConnectionPlan {
         plan
     }
 
-    /// Leads a connection from old tunnels to new ones, and lets what is under way leave the old
-    /// ones: for their delay and `margin` more. Packets are held where they could overtake others;
-    /// once the old path is empty, its entry is told that they no longer are.
+    /// Moves a connection from old tunnels to new ones. Packets under way have the delay of the old
+    /// ones, and `margin` more, to leave them. An entry holds packets that could overtake others;
+    /// once the old path is empty, the entry is told to hold none any more.
     #[must_use]
     pub fn change(
         topology: &NetworkTopology,
@@ -164,16 +164,16 @@ impl ConnectionTunnels {
 }
 
 /// Returns the nanoseconds for which packets are held so that none on the new path overtakes one on
-/// the old path: [`HOLD_MARGIN`] and what the old path's delay is greater, [`HOLD_MAX`] at most. On
-/// an old path of which a link is down, nothing is under way.
+/// the old path: the difference of the delays and [`HOLD_MARGIN`], at most [`HOLD_MAX`]. It is 0 if
+/// a link of the old path is down, since nothing is under way there.
 fn hold(topology: &NetworkTopology, old: &RoutedPath, new: &RoutedPath) -> u64 {
     let is_up = |id: &ArcId| topology.arc(*id).is_some_and(|arc| arc.is_up);
     let hold = old.delay.saturating_add(HOLD_MARGIN.as_nanos()).saturating_sub(new.delay);
     if old.arcs.iter().all(is_up) { hold.min(HOLD_MAX.as_nanos()) } else { 0 }
 }
 
-/// Time for queues on the old path, and for what links do not declare. Paths of one delay need it,
-/// too: a packet can wait behind another connection's burst, and the next one finds no queue.
+/// Time for queues on the old path, and for what links do not declare. Paths of equal delay need
+/// it, too: a packet can wait behind another connection's burst, and the next one finds no queue.
 const HOLD_MARGIN: Nanos = Nanos::from_millis(2);
 
 /// Longest time for which packets are held: with a greater difference some may be overtaken.

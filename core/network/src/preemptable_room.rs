@@ -21,7 +21,7 @@ pub(crate) struct PreemptableRoom {
 }
 
 impl PreemptableRoom {
-    /// Nothing is known yet; at most `flows_left` flows are looked at.
+    /// Begins without any arc; at most `flows_left` flows are looked at.
     pub(crate) fn new(window: TimeWindow, priority: u8, flows_left: usize) -> Self {
         let flows_left = Cell::new(flows_left);
         Self { window, priority, known: RefCell::default(), flows_left }
@@ -32,7 +32,8 @@ impl PreemptableRoom {
         self.flows_left.get()
     }
 
-    /// Returns what would be free of an arc beside what is.
+    /// Returns the rate by which the free rate of an arc would grow; 0 if its flows are more than
+    /// may still be looked at.
     pub(crate) fn on(
         &self,
         arc: ArcId,

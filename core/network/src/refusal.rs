@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Says why a request is refused, and the smallest change that would admit it.
 //!
-//! A change is found by halving: whether a path exists is monotone in the rate, in a limit and in
-//! what is added to a share. Each change is then tried on the whole request, and named only if it
-//! admits it.
+//! A lower rate and a larger share are found by bisection, since whether a path exists is monotone
+//! in both; a wider limit is that of the fastest path with room, or of the one with the fewest
+//! arcs. Each change is then tried on the whole request, and named only if it admits it.
 //!
 //! That takes up to some hundred searches, in which nobody else is served. So all of them together
 //! have one bound of steps ([`crate::PathFinderLimits::steps`]); once it is reached, no more
@@ -101,7 +101,8 @@ impl NetworkState {
         RefusalReason::SearchExhausted { direction, labels: self.limits.paths.labels as u64 }
     }
 
-    /// The limit that no path with room keeps; `None` if there are paths that keep either of them.
+    /// The limit that no path with room keeps; `None` if each of them is kept by some path with
+    /// room, or no path with room was found.
     fn broken_limit(
         &mut self,
         request: &ConnectionRequest,
@@ -134,7 +135,7 @@ impl NetworkState {
     ) -> RefusalReason {
         let (direction, question) = (failed.direction, &failed.question);
         let fullest = |lacking: &[ArcShortage]| lacking.iter().max_by_key(|of| of.rate).copied();
-        // At rate zero only shares, failures and limits count.
+        // If no path keeps the limits even at rate zero, those that break them are looked at.
         let worst = shortage.and_then(fullest).or_else(|| {
             let lacking = self.least_shortage(request, &free_of_limits(question))?;
             fullest(&lacking)
@@ -158,7 +159,7 @@ impl NetworkState {
     ) -> Option<Vec<ArcShortage>> {
         let path_at =
             |state: &mut Self, shortage: u64| state.path_with_shortage(request, question, shortage);
-        // Less by that much, nothing is needed of any arc.
+        // With a shortage of `high`, nothing is needed of any arc.
         let (mut low, mut high) = (0, question.most_need());
         let mut best = path_at(self, high)?;
         while high - low > 1 && !self.finder.is_spent() {
@@ -229,7 +230,7 @@ impl NetworkState {
         change.filter(|_| !self.finder.is_spent())
     }
 
-    /// Lowers each direction that fails by itself, forward first, as little as is enough.
+    /// Lowers the rate of each direction that has no path, forward first, as little as is enough.
     fn lower_rate(
         &mut self,
         request: &ConnectionRequest,

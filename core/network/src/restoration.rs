@@ -3,8 +3,8 @@
 //!
 //! All connections over failed arcs, and those that had no path before, lose what is charged for
 //! them: their paths carry nothing. Then each is admitted anew, the most important first (0 before
-//! 1), at the same priority the smallest id. So no connection is without a path because of one that
-//! matters less among them; whoever still has a working path keeps it.
+//! 1), at the same priority the smallest id. So none of them is without a path because of a less
+//! important one of them; a connection whose path still works keeps it.
 //!
 //! A connection that was found a path begins a change to it ([`NetworkState::begin_change`]), in
 //! which only the new path is charged. One that was not stays known and has nothing reserved.
@@ -21,9 +21,10 @@ use crate::state::{KnownConnection, NetworkState};
 pub struct RestorationOutcome {
     /// The connection.
     pub id: ConnectionId,
-    /// A change to another path has begun, or none was found. A connection without anything on its
-    /// nodes yet (held, scheduled) has its new path already, or keeps its old one. The reason is
-    /// given for one that was active until now; for others it was known, or is of no use.
+    /// A change to another path has begun, or no path was found. A connection that nodes have
+    /// nothing of yet (held, scheduled) has its new path already, or keeps its old one. The reason
+    /// is given for a connection that was active until now; for others it is known already, or of
+    /// no use.
     pub answer: Result<(), Option<RefusalReason>>,
     /// Set if the new path shares links with a connection that is to be disjoint from this one:
     /// there is no other path.
@@ -51,7 +52,7 @@ pub struct RestorationCursor {
 
 impl NetworkState {
     /// Finds other paths for all connections that need one, and reserves them. Those in the middle
-    /// of a step are left out: they are found when it is over.
+    /// of a step are left out: a call after the step finds them.
     ///
     /// # Errors
     ///
@@ -66,10 +67,11 @@ impl NetworkState {
     /// The work for one connection has a bound, and so has that of a turn. A caller with other work
     /// begins with `None`, stores the outcomes and the connections of
     /// [`RestorationTurn::suspended`], does what cannot wait, and calls again with
-    /// [`RestorationTurn::next`], until that is `None`. What fails meanwhile, or gets room, is not
-    /// looked for before the place: then it begins again with `None`, after the last turn and not
-    /// in between, or else the least important connections might never be tried. Whoever is
-    /// admitted between two turns may take room from those that are not tried yet.
+    /// [`RestorationTurn::next`], until that is `None`. A turn does not look before its place for
+    /// connections that failed or got room meanwhile. For these the caller begins again with
+    /// `None`, after the last turn and not in between, or else the least important connections
+    /// might never be tried. A connection that is admitted between two turns may take room from
+    /// those that are not tried yet.
     ///
     /// # Errors
     ///
@@ -91,7 +93,8 @@ impl NetworkState {
         Ok(RestorationTurn { outcomes, suspended, next })
     }
 
-    /// Suspends those connections that nodes have anything of. Returns those that were not before.
+    /// Suspends those connections that nodes have anything of. Returns those that were not
+    /// suspended before.
     fn suspend_configured(
         &mut self,
         ids: &[ConnectionId],

@@ -10,7 +10,8 @@ use crate::ledger::FlowKey;
 use crate::state::{AdmittedFlows, NetworkState};
 
 impl NetworkState {
-    /// Checks that nobody else selects packets of a request.
+    /// Checks that no other connection with an equally specific selector may select packets of a
+    /// request.
     pub(crate) fn check_selectors(
         &self,
         request: &ConnectionRequest,
@@ -20,7 +21,8 @@ impl NetworkState {
         let old = own.and_then(|id| self.connection(id)).map(|old| &old.request);
         for direction in FlowDirection::BOTH {
             let selector = request.selector_of(direction);
-            // A change keeps the packets that it has, also if it got them before this was checked.
+            // A change may keep its selector, even one that was admitted before selectors were
+            // checked.
             let has_them = old.is_some_and(|old| {
                 old.selector_of(direction) == selector
                     && old.window == request.window
@@ -79,7 +81,8 @@ fn rivals(
     let ports =
         |source_port, destination_port| FlowSelector { source_port, destination_port, ..of };
     let (least, most) = (Some(0), Some(u16::MAX));
-    // No port is less than any.
+    // `None` sorts before every port, so a range of one port can hold any other: `alike` drops
+    // these.
     let others = match (of.source_port, of.destination_port) {
         (Some(_), None) => Some(ports(None, least)..=ports(None, most)),
         (None, Some(_)) => Some(ports(least, None)..=ports(most, None)),

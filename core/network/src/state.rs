@@ -77,7 +77,7 @@ pub struct NetworkState {
 pub(crate) struct KnownNetwork {
     pub(crate) network: VirtualNetwork,
     pub(crate) ledger: ArcLedger,
-    /// The flows that select certain packets, each in its window.
+    /// Flows, by the selector of their packets.
     pub(crate) selectors: BTreeMap<FlowSelector, Vec<FlowKey>>,
     /// The number of the network's connections.
     connections: usize,
@@ -214,7 +214,8 @@ impl NetworkState {
     ///
     /// # Errors
     ///
-    /// Tells that the id exists, or which arc has too little free; then nothing is charged.
+    /// The id is in use, the network is not known, the table is full, or an arc, which the error
+    /// names, has too little room; then nothing is charged.
     pub fn reserve(
         &mut self,
         id: ConnectionId,
@@ -289,7 +290,7 @@ impl NetworkState {
         self.note_room(id);
     }
 
-    /// Notes whether a connection is one of those without room.
+    /// Updates `without_room` for a connection.
     fn note_room(&mut self, id: ConnectionId) {
         let lacks = self.connections.get(&id).is_some_and(|known| {
             known.is_suspended || known.connection.state == ConnectionState::Broken
@@ -385,7 +386,7 @@ impl NetworkState {
         Ok(known.connection)
     }
 
-    /// Notes the state of a connection.
+    /// Sets the state of a connection.
     ///
     /// # Errors
     ///

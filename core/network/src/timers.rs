@@ -2,7 +2,7 @@
 //! Times at which a connection's life goes on by itself: hold, calendar, lease.
 //!
 //! A hold ends unless it is committed. A connection starts and ends with its window. A lease ends
-//! unless its application renews it; so a connection does not outlive who asked for it. The
+//! unless its application renews it, so that a connection does not outlive its requester. The
 //! earliest of the ends counts. Nothing happens in the middle of a step: what is due then is due
 //! when the step is over.
 
@@ -81,8 +81,8 @@ impl ConnectionTimers {
         }
     }
 
-    /// Takes over the end of a lease that somebody else knows, if it is a later one: ends only move
-    /// back.
+    /// Takes over the end of a lease that somebody else knows, if it is later. A lease never gets
+    /// shorter.
     pub fn extend(&mut self, known: Self) {
         if let (Some(lease), Some(known)) = (&mut self.lease, known.lease) {
             lease.until = lease.until.max(known.until);

@@ -7,15 +7,15 @@ use crate::lifecycle::ConnectionState;
 use crate::state::{NetworkLimits, NetworkState};
 use crate::test_network::{admit, network, request, set_link};
 
-/// The steps of searches in which something is done.
+/// Does something, and returns its result with the number of search steps that it took.
 fn steps<T>(state: &mut NetworkState, of: impl FnOnce(&mut NetworkState) -> T) -> (T, u64) {
     let before = state.finder.steps();
     let done = of(state);
     (done, state.finder.steps() - before)
 }
 
-/// Goal: one that becomes broken is told why, by a few searches for each bit of its rate. One that
-/// is broken already costs one search at each try.
+/// Goal: a connection that becomes broken gets a reason, by a few searches for each bit of its
+/// rate. One that is broken already costs one search at each try.
 #[test]
 fn a_broken_connection_costs_one_search_at_each_try() {
     let mut state =

@@ -10,7 +10,7 @@ use crate::plan::{NodePlan, PlannedSlice};
 use crate::request::PlanRequest;
 use crate::resource::{Resource, ResourceAmounts};
 
-/// Everything that is wrong with a plan, a line for each; empty for a sound plan.
+/// Returns everything that is wrong with a plan, a line for each; empty for a sound plan.
 #[must_use]
 pub fn audit(request: &PlanRequest, plan: &NodePlan) -> Vec<String> {
     let mut wrong = vec![];

@@ -85,7 +85,8 @@ pub(crate) mod tests {
     use crate::resource::{Resource, ResourceAmounts};
     use crate::shapes::KindNumbers;
 
-    /// Three kinds of node and twelve shapes, some of which fit on one kind only; no slices yet.
+    /// Returns three kinds of node and twelve shapes, some of which fit on one kind only; no slices
+    /// yet.
     pub(crate) fn random_request(state: &mut u64) -> ShapedRequest {
         let mut draw = |least: u64, most: u64| {
             *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
@@ -111,7 +112,7 @@ pub(crate) mod tests {
         ShapedRequest { kinds, shapes, shape_of: vec![] }
     }
 
-    /// The lowest load by a program with a row for each shape.
+    /// Returns the lowest load by a program with a row for each shape.
     fn load_by_rows(request: &ShapedRequest, counts: &[u32]) -> f64 {
         let resource_rows = request.kinds.len() * Resource::ALL.len();
         let at_least =

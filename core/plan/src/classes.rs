@@ -117,7 +117,7 @@ impl ShapeBox {
     }
 }
 
-/// On which kinds a shape fits.
+/// Returns for each kind whether a shape fits on it.
 fn homes(request: &ShapedRequest, shape: usize) -> Vec<bool> {
     let fits = request.shapes[shape].iter().zip(&request.kinds);
     fits.map(|(demand, kind)| demand.is_some_and(|demand| demand.fits(&kind.capacity))).collect()

@@ -111,7 +111,7 @@ impl<'p> MasterProgram<'p> {
         self.program.add_column(cost, rows.chain([node]).collect());
     }
 
-    /// The cost of a node, in units of [`VALUE`].
+    /// Returns the cost of a node, in units of [`VALUE`].
     fn cost(&self, kind: usize) -> u64 {
         match self.goal {
             PackingGoal::Cost => self.problem.kinds[kind].cost * VALUE,
@@ -196,7 +196,7 @@ impl PricePoint {
         Self { values: vec![0; problem.items.len()], rents: vec![0; problem.kinds.len()] }
     }
 
-    /// The point between `self` and `other`, by the share that is `other`'s.
+    /// Returns the point between `self` and `other`, by the share that is `other`'s.
     fn towards(&self, other: &Self, share: f64) -> Self {
         let mix = |own: &[u64], other: &[u64]| -> Vec<u64> {
             let pairs = own.iter().zip(other);

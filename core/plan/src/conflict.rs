@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The smallest reason: a set of slices that do not fit, though they fit without any one of them.
+//! An irreducible reason: a set of slices that do not fit, though they fit without any one of them.
 //!
 //! `QuickXplain` halves the candidates and asks which half the conflict needs (Junker,
 //! *`QuickXplain`: preferred explanations and relaxations for over-constrained problems*, AAAI
@@ -62,7 +62,7 @@ struct ConflictSearch<'c> {
 }
 
 impl ConflictSearch<'_> {
-    /// `None` when the checks are used up.
+    /// Returns whether these candidates conflict; `None` when the checks are used up.
     fn check(&mut self, candidates: &[&[usize]]) -> Option<bool> {
         self.checks = self.checks.checked_add(1).filter(|checks| *checks <= self.most)?;
         Some((self.conflicts)(&candidates.concat()))
@@ -88,8 +88,8 @@ impl ConflictSearch<'_> {
         Some(())
     }
 
-    /// The smallest part of `candidates` that conflicts beside `background`. `has_grown`: the
-    /// background is larger than when it was last known not to conflict.
+    /// Returns an irreducible part of `candidates` that conflicts beside `background`. `has_grown`
+    /// is true if the background is larger than when it was last known not to conflict.
     fn explain<'s>(
         &mut self,
         background: &[&'s [usize]],

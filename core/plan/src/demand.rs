@@ -96,7 +96,8 @@ impl fmt::Display for KindMismatch {
 }
 
 impl NodeKind {
-    /// The resources of one node of this kind for slices, without the node's own processor time.
+    /// Returns the resources of one node of this kind for slices, without the node's own processor
+    /// time.
     #[must_use]
     pub fn capacity(&self) -> ResourceAmounts {
         let cpu = u64::from(self.cpu.as_ppm().saturating_sub(self.cpu_base.as_ppm()));
@@ -106,7 +107,7 @@ impl NodeKind {
         ResourceAmounts([link, link, cpu, cycle, packets])
     }
 
-    /// The time that the longest frame of any slice is on its way.
+    /// Returns the time that the longest frame of any slice is on its way.
     fn blocking(&self) -> Nanos {
         let bytes = self.longest_frame.get().saturating_add(WIRE_EXTRA);
         self.link.time_for_ceil(ByteCount::new(bytes))
@@ -114,8 +115,8 @@ impl NodeKind {
 }
 
 impl SliceRequest {
-    /// The slice's demand on a node of `kind`, which is the request's kind number `index`. Capacity
-    /// is not checked: see [`Self::mismatch`].
+    /// Returns the slice's demand on a node of `kind`, which is the request's kind number `index`.
+    /// Capacity is not checked: see [`Self::mismatch`].
     ///
     /// # Errors
     /// Any [`KindMismatch`] but [`KindMismatch::TooLarge`].
@@ -159,7 +160,8 @@ impl SliceRequest {
         Ok(SliceDemand { amounts: amounts(send, phase), phase: Some(phase) })
     }
 
-    /// The reason why the slice cannot be on a node of `kind`, however empty; `None` if it can.
+    /// Returns the reason why the slice cannot be on a node of `kind`, however empty; `None` if it
+    /// can.
     #[must_use]
     pub fn mismatch(&self, index: usize, kind: &NodeKind) -> Option<KindMismatch> {
         if kind.count == 0 {
@@ -175,18 +177,18 @@ impl SliceRequest {
         Some(KindMismatch::TooLarge { resource: over, needs, has })
     }
 
-    /// The longest time from the arrival of a frame at an empty queue until it is sent, with a
-    /// `phase` of the cycle of a kind of node; `None` without a cycle. Where a port lends phases
-    /// (`borrows`), another slice's frame may still be on its way in the slice's own phase.
+    /// Returns the longest time from the arrival of a frame at an empty queue until it is sent,
+    /// with a `phase` of the cycle of a kind of node; `None` without a cycle. Where a port lends
+    /// phases (`borrows`), another slice's frame may still be on its way in the slice's own phase.
     #[must_use]
     pub fn longest_wait(&self, kind: &NodeKind, phase: Nanos, borrows: bool) -> Option<Nanos> {
         let wait = self.wait_in(kind, kind.cycle?.length, phase);
         Some(if borrows { wait.saturating_add(kind.blocking()) } else { wait })
     }
 
-    /// The longest that a node of a kind may keep a frame which finds its queue empty, as the plan
-    /// predicts it: with a cycle by the phase, else by the delay that rates were reserved for;
-    /// `None` without either.
+    /// Returns the longest that a node of a kind may keep a frame which finds its queue empty, as
+    /// the plan predicts it: with a cycle by the phase, else by the delay that rates were reserved
+    /// for; `None` without either.
     #[must_use]
     pub fn node_delay(
         &self,
@@ -200,28 +202,29 @@ impl SliceRequest {
         }
     }
 
-    /// The delay of the slice's curve on a node without a cycle: the requested delay less the time
-    /// of another slice's frame. `None` if no delay is requested, or on a node with a cycle.
+    /// Returns the delay of the slice's curve on a node without a cycle: the requested delay less
+    /// the time of another slice's frame. `None` if no delay is requested, or on a node with a
+    /// cycle.
     #[must_use]
     pub fn curve_delay(&self, kind: &NodeKind) -> Option<Nanos> {
         let delay = self.delay.filter(|_| kind.cycle.is_none())?;
         Some(delay.saturating_sub(kind.blocking()).max(CURVE_MIN))
     }
 
-    /// The longest wait in a cycle: its closed part, the end of a phase in which a frame may not
-    /// begin, and the frame's own transmission.
+    /// Returns the longest wait in a cycle: its closed part, the end of a phase in which a frame
+    /// may not begin, and the frame's own transmission.
     fn wait_in(&self, kind: &NodeKind, cycle: Nanos, phase: Nanos) -> Nanos {
         let own = self.own_time(kind);
         let closed = cycle.saturating_sub(phase);
         closed.saturating_add(own.max(PortCycle::GUARD)).saturating_add(own)
     }
 
-    /// The time that its longest frame is on its way.
+    /// Returns the time that its longest frame is on its way.
     fn own_time(&self, kind: &NodeKind) -> Nanos {
         kind.link.time_for_ceil(ByteCount::new(self.frames.longest_on_wire()))
     }
 
-    /// The shortest phase that carries rate, frames and delay, and that a node accepts.
+    /// Returns the shortest phase that carries rate, frames and delay, and that a node accepts.
     fn shortest_phase(&self, kind: &NodeKind, cycle: Nanos) -> Nanos {
         let link = kind.link;
         let own_bytes = ByteCount::new(self.frames.longest_on_wire());
@@ -248,8 +251,8 @@ impl SliceRequest {
         carries.max(accepted).max(wait)
     }
 
-    /// The rate on the wire that sends the longest frame within the delay, after another slice's
-    /// frame that is on its way; 0 if no delay is requested.
+    /// Returns the rate on the wire that sends the longest frame within the delay, after another
+    /// slice's frame that is on its way; 0 if no delay is requested.
     fn rate_for_delay(&self, kind: &NodeKind) -> u64 {
         let Some(delay) = self.curve_delay(kind) else { return 0 };
         let frame = self.frames.longest_on_wire();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The work that a plan may be: counts of steps, never time, so that a plan is the same anywhere.
+//! The bounds of a planner's work: counts of steps, never time, so that a plan is the same
+//! anywhere.
 
 /// The bounds of a planner's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

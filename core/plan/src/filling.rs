@@ -53,7 +53,7 @@ pub(crate) fn fill<'r>(
     (placement, queues.concat())
 }
 
-/// The least that slices of these classes need.
+/// Returns the least that slices of these classes need.
 fn reserve(
     request: &ShapedRequest,
     kind: usize,

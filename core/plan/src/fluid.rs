@@ -17,7 +17,7 @@ use crate::proof::{BoundedKind, VALUE, lower_bound};
 use crate::resource::{Resource, float, whole};
 use crate::shapes::ShapedRequest;
 
-/// The bound, in units of [`VALUE`]; `counts` says how many slices there are of each shape.
+/// Returns the bound, in units of [`VALUE`]; `counts` says how many slices there are of each shape.
 pub(crate) fn fluid_bound(request: &ShapedRequest, counts: &[u32]) -> u128 {
     let mut program = FluidProgram::new(request);
     let dearest = request.kinds.iter().map(|kind| kind.cost).max().unwrap_or(1).max(1);
@@ -45,8 +45,8 @@ struct FluidProgram<'r> {
 }
 
 impl<'r> FluidProgram<'r> {
-    /// Row 0: the ways add up to one. Then a row for each resource of each kind, in nodes; then a
-    /// row for each kind, the nodes that there are.
+    /// Makes the program. Row 0: the ways add up to one. Then a row for each resource of each kind,
+    /// in nodes; then a row for each kind, the nodes that there are.
     fn new(request: &'r ShapedRequest) -> Self {
         let resources = Resource::ALL.len();
         let kinds = request.kinds.len();
@@ -96,7 +96,7 @@ impl<'r> FluidProgram<'r> {
     }
 }
 
-/// The bound that weights prove, in integers.
+/// Returns the bound that weights prove, in integers.
 fn proven(request: &ShapedRequest, counts: &[u32], weights: &[PerResource], dearest: u64) -> u128 {
     let unit = float(dearest * VALUE);
     let exact: Vec<_> = weights.iter().map(|of| of.map(|weight| whole(weight * unit))).collect();

@@ -125,8 +125,8 @@ impl KnapsackSearch {
         }
     }
 
-    /// An upper bound on the total worth of a packing that only adds items from `at` on, in this
-    /// room.
+    /// Returns an upper bound on the total worth of a packing that only adds items from `at` on, in
+    /// this room.
     fn bound(&self, at: usize, room: &ResourceAmounts, money: f64, value: u64) -> f64 {
         let mut most = if money > 0.0 { money * self.worth[at] } else { f64::INFINITY };
         for (rate, room) in self.rates[at].iter().zip(room.0) {
@@ -144,13 +144,13 @@ impl KnapsackSearch {
         }
     }
 
-    /// A branch that promises no more than this is not worth its steps.
+    /// Returns the worth that a branch must promise to exceed, or else it is not worth its steps.
     fn threshold(&self) -> f64 {
         float(self.best) * (1.0 + TOLERANCE)
     }
 }
 
-/// The prices of the relaxation's resources, a unit of each.
+/// Returns the prices of the relaxation's resources, a unit of each.
 fn resource_prices(room: &ResourceAmounts, items: &[KnapsackItem]) -> [f64; Resource::ALL.len()] {
     let mut program = LinearProgram::new(&[LinearRow::AtMost { bound: 1.0 }; Resource::ALL.len()]);
     let most = items.iter().map(|item| item.value).max().unwrap_or(1).max(1);
@@ -169,7 +169,7 @@ fn resource_prices(room: &ResourceAmounts, items: &[KnapsackItem]) -> [f64; Reso
     prices
 }
 
-/// The cost of amounts at these prices.
+/// Returns the cost of amounts at these prices.
 fn weighed(prices: &[f64; Resource::ALL.len()], amounts: &ResourceAmounts) -> f64 {
     prices.iter().zip(amounts.0).map(|(price, amount)| price * float(amount)).sum()
 }
@@ -206,7 +206,7 @@ mod tests {
         KnapsackItem { id, value, demand: ResourceAmounts(demand), most }
     }
 
-    /// The best value by trying everything.
+    /// Returns the best value by trying everything.
     fn exhaustive(room: ResourceAmounts, items: &[KnapsackItem]) -> u64 {
         let Some((first, rest)) = items.split_first() else { return 0 };
         let fits = if first.demand.fits(&room) { times_fit(first, &room) } else { 0 };

@@ -4,9 +4,9 @@
 //! A [`PlanRequest`] has kinds of node (link, processors, sending cycle, count, cost) and slices
 //! (rates, frames, delay, processor time as an upper bound, phase). [`plan()`] answers with a node,
 //! caps and a phase for each slice. The plan's cost is the lowest that the [`PlanEffort`] finds; a
-//! proven lower bound stands beside it. If the slices do not fit, the answer is a refusal: a
-//! smallest set of slices that do not fit together, the scarce resources, and the smallest factor
-//! on these with which the slices would fit.
+//! proven lower bound stands beside it. If the slices do not fit, the answer is a refusal: an
+//! irreducible set of slices that do not fit together, the scarce resources, and the smallest
+//! factor on these with which the slices would fit.
 //!
 //! ```
 //! let request = weir_plan::read_request(r#"

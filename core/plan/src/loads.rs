@@ -35,7 +35,7 @@ pub(crate) struct SliceLoads<'r> {
 }
 
 impl<'r> SliceLoads<'r> {
-    /// The loads of the shapes of which there are slices.
+    /// Returns the loads of the shapes of which there are slices.
     pub(crate) fn of(request: &'r ShapedRequest, counts: &[u32]) -> Self {
         let shapes: Vec<_> = (0..counts.len()).filter(|shape| counts[*shape] > 0).collect();
         let share = |shape: usize, kind: usize| {
@@ -54,17 +54,17 @@ impl<'r> SliceLoads<'r> {
         Self { request, shapes, shares, solved: Cell::new(0) }
     }
 
-    /// The number of times that a program of these loads was solved with new ways.
+    /// Returns the number of times that a program of these loads was solved with new ways.
     pub(crate) fn solved(&self) -> u32 {
         self.solved.get()
     }
 
-    /// The counts by entry, of those by shape.
+    /// Returns the counts by entry, of those by shape.
     pub(crate) fn counts(&self, by_shape: &[u32]) -> Vec<u32> {
         self.shapes.iter().map(|shape| by_shape[*shape]).collect()
     }
 
-    /// The entry of each shape.
+    /// Returns the entry of each shape.
     pub(crate) fn entries(&self) -> Vec<Option<usize>> {
         let mut entries = vec![None; self.request.shapes.len()];
         self.shapes.iter().enumerate().for_each(|(entry, shape)| entries[*shape] = Some(entry));
@@ -75,7 +75,7 @@ impl<'r> SliceLoads<'r> {
         self.shares[entry * self.request.kinds.len() + kind].unwrap_or_default()
     }
 
-    /// The kind where a slice weighs least, and its price there; `None` if it fits nowhere.
+    /// Returns the kind where a slice weighs least, and its price there; `None` if it fits nowhere.
     fn cheapest(&self, entry: usize, weights: &[PerResource]) -> Option<(usize, f64)> {
         let kinds = weights.len();
         let mut best: Option<(usize, f64)> = None;
@@ -108,7 +108,7 @@ impl LoadProof {
         Self { weights: weights.to_vec(), exact, all }
     }
 
-    /// The weight of one slice, rounded down, on the kind where it is least.
+    /// Returns the weight of one slice, rounded down, on the kind where it is least.
     pub(crate) fn price(&self, loads: &SliceLoads<'_>, entry: usize) -> u128 {
         let kinds = loads.request.kinds.len();
         let price = |kind: usize| {
@@ -125,7 +125,7 @@ impl LoadProof {
         (0..kinds).filter_map(price).min().unwrap_or(0)
     }
 
-    /// The weight of all slices.
+    /// Returns the weight of all slices.
     pub(crate) fn need(&self, loads: &SliceLoads<'_>, counts: &[u32]) -> u128 {
         let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
         used.map(|(entry, count)| self.price(loads, entry) * u128::from(*count)).sum()
@@ -156,7 +156,7 @@ pub(crate) struct LoadProgram<'l> {
 }
 
 impl<'l> LoadProgram<'l> {
-    /// The program of `counts` slices of each entry, without a way yet.
+    /// Returns the program of `counts` slices of each entry, without a way yet.
     pub(crate) fn new(loads: &'l SliceLoads<'l>, counts: Vec<u32>) -> Self {
         // Row 0: the ways add up to one.
         let mut rows = vec![];
@@ -176,12 +176,12 @@ impl<'l> LoadProgram<'l> {
         Self { loads, counts, ways: vec![], linear, first, rows, row_count, weights }
     }
 
-    /// The slices of each entry.
+    /// Returns the slices of each entry.
     pub(crate) fn counts(&self) -> &[u32] {
         &self.counts
     }
 
-    /// The weight of each resource of each kind, of all nodes together.
+    /// Returns the weight of each resource of each kind, of all nodes together.
     pub(crate) fn weights(&self) -> &[PerResource] {
         &self.weights
     }
@@ -304,7 +304,7 @@ impl<'l> LoadProgram<'l> {
         false
     }
 
-    /// The ways of a mixture, each with its part.
+    /// Returns the ways of a mixture, each with its part.
     fn parts<'p>(
         &'p self,
         mixture: &'p [(usize, f64)],
@@ -315,7 +315,7 @@ impl<'l> LoadProgram<'l> {
         })
     }
 
-    /// The load of the fullest resource, with parts that add up to one.
+    /// Returns the load of the fullest resource, with parts that add up to one.
     fn largest_load(&self, mixture: &[(usize, f64)]) -> f64 {
         let mut load = vec![0.0; self.row_count];
         for (way, part) in self.parts(mixture) {
@@ -349,7 +349,7 @@ impl<'l> LoadProgram<'l> {
     }
 }
 
-/// The program without ways, and the number that the first way's column will have.
+/// Returns the program without ways, and the number that the first way's column will have.
 fn without_ways(rows: usize) -> (LinearProgram, usize) {
     let mut bounds = vec![LinearRow::AtMost { bound: 0.0 }; rows];
     bounds[0] = LinearRow::AtLeast { bound: 1.0, penalty: SHORT };

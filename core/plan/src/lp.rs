@@ -42,7 +42,7 @@ struct LinearColumn {
 }
 
 impl LinearProgram {
-    /// A program without columns of its own: all rows fall short, or are slack.
+    /// Returns a program without columns of its own: all rows fall short, or are slack.
     pub(crate) fn new(rows: &[LinearRow]) -> Self {
         let count = rows.len();
         let column = |cost, row, entry| LinearColumn { cost, entries: vec![(row, entry)] };
@@ -94,7 +94,7 @@ impl LinearProgram {
         self.entering().is_none()
     }
 
-    /// The price of each row: not negative for "at least", not positive for "at most".
+    /// Returns the price of each row: not negative for "at least", not positive for "at most".
     pub(crate) fn prices(&self) -> Vec<f64> {
         let mut prices = vec![0.0; self.rows];
         for (row, column) in self.basis.iter().enumerate() {
@@ -107,21 +107,21 @@ impl LinearProgram {
         prices
     }
 
-    /// The columns with a value, each with it; first the shortfall or slack of each row, by its
-    /// number.
+    /// Returns the columns with a value, each with it; first the shortfall or slack of each row, by
+    /// its number.
     pub(crate) fn values(&self) -> impl Iterator<Item = (usize, f64)> {
         self.basis.iter().copied().zip(self.values.iter().map(|value| value.max(0.0)))
     }
 
-    /// The values that the basic columns take once each row's bound is higher by its `change`, with
-    /// the same basis: some may be negative.
+    /// Returns the values that the basic columns take once each row's bound is higher by its
+    /// `change`, with the same basis: some may be negative.
     pub(crate) fn shifted(&self, change: &[f64]) -> Vec<(usize, f64)> {
         let rows = self.inverse.chunks_exact(self.rows.max(1)).zip(&self.values);
         let values = rows.map(|(row, value)| value + dot(row, change));
         self.basis.iter().copied().zip(values).collect()
     }
 
-    /// The value of the program.
+    /// Returns the value of the program.
     pub(crate) fn objective(&self) -> f64 {
         self.values().map(|(column, value)| self.columns[column].cost * value).sum()
     }
@@ -143,14 +143,14 @@ impl LinearProgram {
         best
     }
 
-    /// The change of the basic values for each unit of a column.
+    /// Returns the change of the basic values for each unit of a column.
     fn direction(&self, column: usize) -> Vec<f64> {
         let entries = &self.columns[column].entries;
         let rows = self.inverse.chunks_exact(self.rows.max(1));
         rows.map(|row| entries.iter().map(|(index, entry)| row[*index] * entry).sum()).collect()
     }
 
-    /// The row whose value falls to zero first.
+    /// Returns the row whose value falls to zero first.
     fn leaving(&self, direction: &[f64]) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for (row, step) in direction.iter().enumerate().filter(|(_, step)| **step > PIVOT_MIN) {
@@ -220,8 +220,8 @@ impl LinearProgram {
     }
 }
 
-/// The inverse by Gauss and Jordan with the largest pivot of each column; `None` where the matrix
-/// is singular.
+/// Returns the inverse by Gauss and Jordan with the largest pivot of each column; `None` where the
+/// matrix is singular.
 fn inverse_of(mut matrix: Vec<f64>, size: usize) -> Option<Vec<f64>> {
     let mut inverse = vec![0.0; size * size];
     (0..size).for_each(|row| inverse[row * size + row] = 1.0);
@@ -263,8 +263,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Between 10⁻⁷ and 2 · 10⁻⁷, another for each row: multiples of the golden section, less their
-/// whole parts.
+/// Returns a number between 10⁻⁷ and 2 · 10⁻⁷, another for each row: multiples of the golden
+/// section, less their whole parts.
 fn perturbation(row: usize) -> f64 {
     let turns = (1..=row + 1).fold(0.0_f64, |sum, _| (sum + 0.618_033_988_749_895).fract());
     1e-7 * (1.0 + turns)

@@ -38,7 +38,7 @@ pub(crate) struct PatternPool {
 }
 
 impl PackingProblem {
-    /// The problem in which each class is an item.
+    /// Returns the problem in which each class is an item.
     pub(crate) fn of(kinds: &[KindNumbers], classes: &[SliceClass]) -> Self {
         let count = |class: &SliceClass| u32::try_from(class.members.len()).unwrap_or(u32::MAX);
         let item =
@@ -46,7 +46,7 @@ impl PackingProblem {
         Self { kinds: kinds.to_vec(), items: classes.iter().map(item).collect() }
     }
 
-    /// The items that a node of `kind` may hold, at these values.
+    /// Returns the items that a node of `kind` may hold, at these values.
     pub(crate) fn priced(&self, kind: usize, values: &[u64]) -> Vec<KnapsackItem> {
         let items = self.items.iter().zip(values).enumerate();
         let of = |(id, (item, value)): (usize, (&PackedItem, &u64))| {

@@ -24,13 +24,13 @@ pub(crate) struct SlicePlacement<'r> {
 }
 
 impl<'r> SlicePlacement<'r> {
-    /// Nothing placed yet.
+    /// Returns a placement of nothing yet.
     pub(crate) fn new(request: &'r ShapedRequest) -> Self {
         let spare = request.kinds.iter().map(|kind| kind.count).collect();
         Self { request, nodes: vec![], unplaced: vec![], spare }
     }
 
-    /// The cost of all nodes that are used.
+    /// Returns the cost of all nodes that are used.
     pub(crate) fn cost(&self) -> u64 {
         self.nodes.iter().map(|node| self.request.kinds[node.kind].cost).sum()
     }
@@ -73,7 +73,8 @@ impl<'r> SlicePlacement<'r> {
         from.room = from.room.plus(&demand);
     }
 
-    /// The node that a slice fills best among those that `may` take it: the least room is left.
+    /// Returns the node that a slice fills best among those that `may` take it: the least room is
+    /// left.
     pub(crate) fn best_fit(&self, slice: usize, may: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for (at, node) in self.nodes.iter().enumerate() {
@@ -89,7 +90,7 @@ impl<'r> SlicePlacement<'r> {
         best.map(|(at, _)| at)
     }
 
-    /// The share of a node that is used, over the resources that it has, from 0 to 1.
+    /// Returns the share of a node that is used, over the resources that it has, from 0 to 1.
     pub(crate) fn fill(&self, node: usize) -> f64 {
         let node = &self.nodes[node];
         let whole = &self.request.kinds[node.kind].capacity;
@@ -97,7 +98,7 @@ impl<'r> SlicePlacement<'r> {
         1.0 - node.room.size(whole) / float(has.max(1) as u64)
     }
 
-    /// Slices in the order of their size, the largest first.
+    /// Returns slices in the order of their size, the largest first.
     pub(crate) fn by_size(request: &ShapedRequest, slices: &[usize]) -> Vec<usize> {
         let mut sized: Vec<_> = slices.iter().map(|at| (request.size(*at), *at)).collect();
         sized.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));

@@ -140,7 +140,8 @@ pub fn plan(request: &PlanRequest, effort: &PlanEffort) -> PlanAnswer {
 }
 
 impl NodePlan {
-    /// The distance of the cost from the least possible, at most, in millionths of the bound.
+    /// Returns the distance of the cost from the least possible, at most, in millionths of the
+    /// bound.
     #[must_use]
     pub fn gap_ppm(&self) -> u64 {
         let over = u128::from(self.cost.saturating_sub(self.cost_bound)) * 1_000_000;
@@ -205,7 +206,7 @@ fn refuse(
     PlanRefusal { ground, conflict, scarce: scarce(&bound), relaxation }
 }
 
-/// The nodes of a placement, with phases one after the other.
+/// Returns the nodes of a placement, with phases one after the other.
 fn nodes(request: &PlanRequest, placement: &SlicePlacement<'_>) -> Vec<PlannedNode> {
     let mut packed: Vec<_> = placement
         .nodes

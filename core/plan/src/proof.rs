@@ -26,14 +26,15 @@ pub(crate) struct BoundedKind {
     pub(crate) upper: u64,
 }
 
-/// The highest bound that the values prove, rounded down; `value` is that of all slices together.
+/// Returns the highest bound that the values prove, rounded down; `value` is that of all slices
+/// together.
 pub(crate) fn lower_bound(value: u128, kinds: &[BoundedKind]) -> u128 {
     let pays = |kind: &&BoundedKind| kind.count > 0 && kind.cost > 0 && kind.upper > kind.cost;
     let scales = kinds.iter().filter(pays).map(|kind| (kind.cost, kind.upper));
     scales.chain([(1, 1)]).map(|scale| bound_at(value, kinds, scale)).max().unwrap_or(0)
 }
 
-/// The bound with all values times `above` / `below`, which is at most 1.
+/// Returns the bound with all values times `above` / `below`, which is at most 1.
 fn bound_at(value: u128, kinds: &[BoundedKind], (above, below): (u64, u64)) -> u128 {
     let (above, below) = (u128::from(above), u128::from(below));
     let excess = |kind: &BoundedKind| {

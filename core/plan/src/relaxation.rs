@@ -60,7 +60,7 @@ pub fn try_relaxed(
     RelaxedOutcome { unplaced, is_refused }
 }
 
-/// The resources whose weight is positive, the scarcest first.
+/// Returns the resources whose weight is positive, the scarcest first.
 pub(crate) fn scarce(bound: &CapacityBound) -> Vec<ScarceResource> {
     let mut found = vec![];
     for (kind, weights) in bound.weights.iter().enumerate() {
@@ -74,7 +74,7 @@ pub(crate) fn scarce(bound: &CapacityBound) -> Vec<ScarceResource> {
     found.into_iter().map(|(_, resource)| resource).collect()
 }
 
-/// The request with more of some resources.
+/// Returns the request with more of some resources.
 pub(crate) fn relaxed(
     request: &ShapedRequest,
     resources: &[ScarceResource],
@@ -133,7 +133,7 @@ pub(crate) fn relax(
     Some(ResourceRelaxation { resources, permille: found, refused_permille: proven })
 }
 
-/// The scarce resources, and those that become so when there is plenty of the others.
+/// Returns the scarce resources, and those that become so when there is plenty of the others.
 fn enough(request: &ShapedRequest, counts: &[u32]) -> Option<Vec<ScarceResource>> {
     let mut resources = vec![];
     for _ in 0..=request.kinds.len() * Resource::ALL.len() {

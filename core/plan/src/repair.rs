@@ -56,7 +56,8 @@ pub(crate) fn improve(placement: &mut SlicePlacement<'_>) {
     }
 }
 
-/// The spare kind whose node takes most of `left` for its money, each measured on that kind.
+/// Returns the spare kind whose node takes most of `left` for its money, each measured on that
+/// kind.
 fn best_kind(placement: &SlicePlacement<'_>, left: &[usize]) -> Option<usize> {
     let request = placement.request;
     let mut best: Option<(usize, f64)> = None;

@@ -114,7 +114,8 @@ pub struct ModelGap {
 /// Frame sizes, each with its relative frequency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameMix {
-    /// Size in bytes with checksum, as RFC 2544 counts, and weight. Not empty; no zero.
+    /// Size in bytes with checksum, as RFC 2544 counts, and weight. Not empty; no size is below
+    /// [`FRAME_MIN`], and no weight is zero.
     sizes: Vec<(u32, u32)>,
 }
 
@@ -158,19 +159,20 @@ impl PlanRequest {
 }
 
 impl FrameMix {
-    /// Frames of one size.
+    /// Returns a mix of frames of one size, at least [`FRAME_MIN`].
     #[must_use]
     pub fn of_size(bytes: u32) -> Self {
         Self { sizes: vec![(bytes.max(FRAME_MIN), 1)] }
     }
 
-    /// The simple IMIX: 7 frames of 64 bytes, 4 of 594 and 1 of 1518.
+    /// Returns the simple IMIX: 7 frames of 64 bytes, 4 of 594 and 1 of 1518.
     #[must_use]
     pub fn imix() -> Self {
         Self { sizes: vec![(64, 7), (594, 4), (1518, 1)] }
     }
 
-    /// Sizes with weights; `None` without any, or with a size or weight of zero.
+    /// Returns a mix of sizes with weights; `None` without any, with a size below [`FRAME_MIN`], or
+    /// with a weight of zero.
     #[must_use]
     pub fn new(sizes: Vec<(u32, u32)>) -> Option<Self> {
         let sound = |(size, weight): &(u32, u32)| *size >= FRAME_MIN && *weight > 0;
@@ -185,7 +187,7 @@ impl FrameMix {
         PacketRate::from_pps(u64::try_from(packets).unwrap_or(u64::MAX))
     }
 
-    /// The mean size in bytes, with checksum.
+    /// Returns the mean size in bytes, with checksum.
     #[must_use]
     pub fn mean_bytes(&self) -> f64 {
         let (bytes, frames) = (self.weighted(|size| size), self.weighted(|_| 1));
@@ -193,13 +195,13 @@ impl FrameMix {
         return bytes as f64 / frames.max(1) as f64;
     }
 
-    /// The sum over the mix of a function of the size, by weight.
+    /// Returns the sum over the mix of a function of the size, by weight.
     fn weighted(&self, of: impl Fn(u64) -> u64) -> u128 {
         let each = self.sizes.iter();
         each.map(|(size, weight)| u128::from(of(u64::from(*size))) * u128::from(*weight)).sum()
     }
 
-    /// The longest frame, in bytes on the wire: with preamble, start and gap.
+    /// Returns the longest frame, in bytes on the wire: with preamble, start and gap.
     #[must_use]
     pub fn longest_on_wire(&self) -> u64 {
         let sizes = self.sizes.iter().map(|(size, _)| u64::from(*size));
@@ -219,22 +221,22 @@ impl FrameMix {
         self.rate_as(rate, wire)
     }
 
-    /// The rate that a port counts for a rate of layer 2 without checksum, rounded up. The port
-    /// counts `overhead` bytes more for each frame than layer 2 without checksum, or less.
+    /// Returns the rate that a port counts for a rate of layer 2 without checksum, rounded up. The
+    /// port counts `overhead` bytes more for each frame than layer 2 without checksum, or less.
     #[must_use]
     pub fn counted(&self, rate: BitRate, overhead: i32) -> u64 {
         let port = self.weighted(|size| counted_bytes(size, overhead));
         self.rate_as(rate, port)
     }
 
-    /// The longest frame, in bytes as a port counts them: see [`Self::counted`].
+    /// Returns the longest frame, in bytes as a port counts them: see [`Self::counted`].
     #[must_use]
     pub fn longest_counted(&self, overhead: i32) -> u64 {
         let sizes = self.sizes.iter().map(|(size, _)| counted_bytes(u64::from(*size), overhead));
         sizes.max().unwrap_or(0)
     }
 
-    /// A rate of layer 2 without checksum, of a mix that has `bytes` by another count.
+    /// Returns a rate of layer 2 without checksum, of a mix that has `bytes` by another count.
     fn rate_as(&self, rate: BitRate, bytes: u128) -> u64 {
         let counted = self.weighted(|size| size - CHECKSUM);
         let bits = (u128::from(rate.as_bps()) * bytes).div_ceil(counted.max(1));
@@ -242,7 +244,7 @@ impl FrameMix {
     }
 }
 
-/// The bytes that a port counts for a frame of `size` bytes with checksum: at least one.
+/// Returns the bytes that a port counts for a frame of `size` bytes with checksum: at least one.
 fn counted_bytes(size: u64, overhead: i32) -> u64 {
     (size - CHECKSUM).saturating_add_signed(overhead.into()).max(1)
 }

@@ -42,8 +42,8 @@ impl Resource {
         }
     }
 
-    /// `amount` of it, with its unit: `150Mbit`, `12.5%`, `130us`; packets in
-    /// percent of the measured rates.
+    /// Returns `amount` of the resource as text, with its unit: `150Mbit`, `12.5%`, `130us`;
+    /// packets in percent of the measured rates.
     #[must_use]
     pub fn text(self, amount: u64) -> String {
         match self {
@@ -64,7 +64,7 @@ impl fmt::Display for Resource {
 }
 
 impl ResourceAmounts {
-    /// The amount of one resource.
+    /// Returns the amount of one resource.
     #[must_use]
     pub const fn of(&self, resource: Resource) -> u64 {
         self.0[resource as usize]
@@ -76,7 +76,7 @@ impl ResourceAmounts {
         self.0.iter().zip(&room.0).all(|(need, has)| need <= has)
     }
 
-    /// The sum in each resource, saturating.
+    /// Returns the sum in each resource, saturating.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         for (sum, more) in self.0.iter_mut().zip(&other.0) {
@@ -85,7 +85,7 @@ impl ResourceAmounts {
         self
     }
 
-    /// The difference in each resource, not below zero.
+    /// Returns the difference in each resource, not below zero.
     #[must_use]
     pub fn minus(mut self, other: &Self) -> Self {
         for (rest, less) in self.0.iter_mut().zip(&other.0) {
@@ -94,7 +94,7 @@ impl ResourceAmounts {
         self
     }
 
-    /// `self` as shares of `whole`; 0 of what the whole has nothing of.
+    /// Returns `self` as shares of `whole`; 0 where the whole has nothing.
     pub(crate) fn shares(&self, whole: &Self) -> [f64; Resource::ALL.len()] {
         let mut shares = [0.0; Resource::ALL.len()];
         for ((share, part), all) in shares.iter_mut().zip(self.0).zip(whole.0) {
@@ -105,19 +105,19 @@ impl ResourceAmounts {
         shares
     }
 
-    /// The sum of the shares of `whole`: one number for how large an amount is.
+    /// Returns the sum of the shares of `whole`: one number for how large an amount is.
     pub(crate) fn size(&self, whole: &Self) -> f64 {
         self.shares(whole).iter().sum()
     }
 }
 
-/// A count as a float; exact up to 2⁵³, which all bounds of a request stay below.
+/// Returns a count as a float; exact up to 2⁵³, which all bounds of a request stay below.
 #[expect(clippy::cast_precision_loss, reason = "amounts and prices stay below 2^53")]
 pub(crate) const fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// The whole part of a float that is not negative; saturating, 0 for what is no number.
+/// Returns the whole part of a float that is not negative; saturating, 0 for what is no number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

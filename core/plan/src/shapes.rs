@@ -52,8 +52,8 @@ impl ShapedRequest {
         Self { kinds: request.kinds.iter().map(numbers).collect(), shapes, shape_of }
     }
 
-    /// The demand of a slice on a kind; `None` where it cannot be, does not fit, or there is no
-    /// node.
+    /// Returns the demand of a slice on a kind; `None` where it cannot be, does not fit, or there
+    /// is no node.
     pub(crate) fn demand(&self, slice: usize, kind: usize) -> Option<&ResourceAmounts> {
         let numbers = &self.kinds[kind];
         self.shapes[self.shape_of[slice]][kind]
@@ -61,14 +61,14 @@ impl ShapedRequest {
             .filter(|demand| numbers.count > 0 && demand.fits(&numbers.capacity))
     }
 
-    /// The size of a slice: the least share of a node, over the kinds where it fits, summed over
-    /// the resources. Infinite if it fits nowhere.
+    /// Returns the size of a slice: the least share of a node, over the kinds where it fits, summed
+    /// over the resources. Infinite if it fits nowhere.
     pub(crate) fn size(&self, slice: usize) -> f64 {
         let of = |kind: usize| Some(self.demand(slice, kind)?.size(&self.kinds[kind].capacity));
         (0..self.kinds.len()).filter_map(of).fold(f64::INFINITY, f64::min)
     }
 
-    /// All slices that fit nowhere.
+    /// Returns all slices that fit nowhere.
     pub(crate) fn homeless(&self) -> Vec<usize> {
         (0..self.shape_of.len()).filter(|slice| !self.has_home(*slice)).collect()
     }
@@ -78,7 +78,7 @@ impl ShapedRequest {
         (0..self.kinds.len()).any(|kind| self.demand(slice, kind).is_some())
     }
 
-    /// The number of the given slices of each shape.
+    /// Returns the number of the given slices of each shape.
     pub(crate) fn counts(&self, slices: &[usize]) -> Vec<u32> {
         let mut counts = vec![0; self.shapes.len()];
         slices.iter().for_each(|slice| counts[self.shape_of[*slice]] += 1);

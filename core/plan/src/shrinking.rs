@@ -49,8 +49,8 @@ impl<'l> ShrinkSearch<'l> {
         self.loads.solved() < self.programs
     }
 
-    /// The length of the shortest prefix that falls short, with its program and proof. `None` if
-    /// not even all are proven to fall short.
+    /// Returns the length of the shortest prefix that falls short, with its program and proof.
+    /// `None` if not even all are proven to fall short.
     fn prefix(
         &self,
         entry_of: &[usize],
@@ -125,7 +125,7 @@ impl<'l> ShrinkSearch<'l> {
     }
 }
 
-/// The length of the shortest prefix that a proof still holds for.
+/// Returns the length of the shortest prefix that a proof still holds for.
 fn shortest_proven(loads: &SliceLoads<'_>, entry_of: &[usize], proof: &LoadProof) -> usize {
     let mut sum = 0;
     for (at, entry) in entry_of.iter().enumerate() {
@@ -145,8 +145,8 @@ mod tests {
     use crate::conflict::find_conflict;
     use crate::resource::ResourceAmounts;
 
-    /// A random request in which each of twelve shapes has `of_each` slices, or a shape of its own
-    /// that is larger by some millionths.
+    /// Returns a random request in which each of twelve shapes has `of_each` slices, or a shape of
+    /// its own that is larger by some millionths.
     fn random_slices(state: &mut u64, of_each: usize, all_differ: bool) -> ShapedRequest {
         let mut request = random_request(state);
         for kind in &mut request.kinds {

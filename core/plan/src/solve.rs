@@ -43,8 +43,8 @@ pub(crate) fn places_all(request: &ShapedRequest, slices: &[usize], effort: &Pla
     simple.unplaced.is_empty() || place(request, slices, simple, effort).0.unplaced.is_empty()
 }
 
-/// The better one of `simple` and a placement by patterns, both improved; and the master program's
-/// bound where it is one on the real slices.
+/// Returns the better one of `simple` and a placement by patterns, both improved; and the master
+/// program's bound where it is one on the real slices.
 fn place<'r>(
     request: &'r ShapedRequest,
     slices: &[usize],

@@ -42,7 +42,8 @@ impl MacAddr {
 }
 
 impl Prefix {
-    /// The prefix of `length` bits that holds `address`; `None` if it is longer than the address.
+    /// Returns the prefix of `length` bits that holds `address`; `None` if it is longer than the
+    /// address.
     #[must_use]
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let address = match address {
@@ -59,13 +60,13 @@ impl Prefix {
         Some(Self { address, length })
     }
 
-    /// The prefix's first address.
+    /// Returns the prefix's first address.
     #[must_use]
     pub const fn address(self) -> IpAddr {
         self.address
     }
 
-    /// The prefix's length in bits, 0 to 32 or 128.
+    /// Returns the prefix's length in bits, 0 to 32 or 128.
     #[must_use]
     pub const fn length(self) -> u8 {
         self.length

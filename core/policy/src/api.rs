@@ -166,7 +166,7 @@ impl Api {
 }
 
 impl ApiTable {
-    /// The interface that the table describes.
+    /// Returns the interface that the table describes.
     pub(crate) fn resolve(&self) -> Api {
         let base = Api::default();
         let token = |table: &TokenTable| {
@@ -195,7 +195,7 @@ impl ApiTable {
         }
     }
 
-    /// The table of an interface; `None` where every value is the default.
+    /// Returns the table of an interface; `None` where every value is the default.
     pub(crate) fn of(api: &Api) -> Option<Self> {
         if *api == Api::default() {
             return None;

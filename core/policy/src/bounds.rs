@@ -9,7 +9,7 @@ pub const PORTS_MAX: usize = 64;
 pub const SLICES_MAX: usize = 4094;
 /// Routers of a node.
 pub const ROUTERS_MAX: usize = 8192;
-/// Vifs of a node; that many fit in the pool only in memory, some 2000 on devices.
+/// Vifs of a node. The largest pool has room for some 5400 with queues of the default size.
 pub const VIFS_MAX: usize = 8192;
 /// MAC addresses of a vif, named or learned.
 pub const MACS_MAX: usize = 1024;
@@ -43,5 +43,5 @@ pub(crate) const TARGET_MAX: Nanos = Nanos::new(SECOND);
 pub(crate) const INTERVAL_MAX: Nanos = Nanos::new(10 * SECOND);
 /// Linux is built for at most 8192 CPUs.
 pub(crate) const CPU_MAX: u32 = 8191;
-/// The default of [`crate::Port::CATCH_UP_DEFAULT`], which the default burst of a share follows.
+/// The value of [`crate::Port::CATCH_UP_DEFAULT`], which the default burst of a share follows.
 pub(crate) const CATCH_UP_DEFAULT: Nanos = Nanos::from_millis(5);

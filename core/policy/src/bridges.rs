@@ -21,7 +21,7 @@ impl Port {
     /// Stands for all bridges of slices without a header, where some are told by five-tuples.
     pub const UNTAGGED: u16 = u16::MAX;
 
-    /// True for the number of the bridge of a slice that is told by five-tuples.
+    /// Returns true for the number of the bridge of a slice that is told by five-tuples.
     #[must_use]
     pub const fn is_by_five_tuple(number: u16) -> bool {
         number >= BRIDGES_BY_TUPLE && number < Self::BRIDGES
@@ -29,9 +29,9 @@ impl Port {
 }
 
 impl Policy {
-    /// The number of a slice's bridge on a port: that of its parallel internet, which is no other
-    /// slice's; else one of its own if it has five-tuples; else its VLAN; else 0, that of frames
-    /// without headers.
+    /// Returns the number of a slice's bridge on a port: that of its parallel internet, which is no
+    /// other slice's; else one of its own if it has five-tuples; else its VLAN; else 0, the number
+    /// for frames without headers.
     ///
     /// # Panics
     /// The policy has no such port or slice.
@@ -49,14 +49,14 @@ impl Policy {
         own.map_or(BRIDGES_BY_TUPLE, |(number, ..)| number)
     }
 
-    /// The five-tuples of all slices in order, of which the first that matches counts; each with
-    /// the number of its slice's bridge, the same on all ports.
+    /// Returns the five-tuples of all slices in order, of which the first that matches counts; each
+    /// with the number of its slice's bridge, the same on all ports.
     pub fn five_tuples(&self) -> impl Iterator<Item = (u16, &FiveTuple)> {
         self.by_five_tuple()
             .flat_map(|(bridge, _, slice)| slice.five_tuples.iter().map(move |one| (bridge, one)))
     }
 
-    /// The slices that have five-tuples, each with the number of its bridge on all ports.
+    /// Returns the slices that have five-tuples, each with the number of its bridge on all ports.
     ///
     /// A number follows from the slice's name, so that it stays while others come and go. Two names
     /// in 8192 share one; the later slice has the next that is free.
@@ -146,7 +146,7 @@ const BRIDGES_BY_TUPLE: u16 = PihForm::Byte.bridges() + 0x100;
 /// Numbers for slices with five-tuples; far more than slices, so that few names share one.
 const PLACES: u16 = 0x2000;
 
-/// FNV-1a, folded (draft-eastlake-fnv).
+/// Hashes a name by FNV-1a, folded (draft-eastlake-fnv).
 fn name_hash(name: &str) -> u16 {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = name.bytes().fold(0x811c_9dc5, step);

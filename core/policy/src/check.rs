@@ -72,7 +72,8 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
 }
 
 impl Policy {
-    /// The frames that all queues and devices may hold at once: the minimum of `node.frames`.
+    /// Returns the frames that all queues and devices may hold at once: the minimum of
+    /// `node.frames`.
     #[must_use]
     pub fn frames_needed(&self) -> u64 {
         frames_needed(self)
@@ -82,8 +83,8 @@ impl Policy {
 /// Frames of the pool that the rings of a device hold at most.
 ///
 /// The gate of a vif lets in no more than its `receive`, so that a smaller ring means earlier drops
-/// while the worker is away, and none that the gate does not count. A few vifs have deep rings. A
-/// node of many must not pay for depth that its worker could not use: 128 vifs that receive 128
+/// while the worker is away, but no drop that the gate does not count. A few vifs have deep rings.
+/// A node of many must not pay for depth that its worker could not use: 128 vifs that receive 128
 /// frames each keep it busy for some 10 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingFrames {
@@ -106,7 +107,7 @@ impl RingFrames {
     /// Vifs at a time that have deep rings, where vifs share the pool or are at most
     /// [`Self::FEW_VIFS`].
     pub const DEEP_VIFS: usize = 8;
-    /// Vifs of a node that is not one of many.
+    /// The most vifs of a node that counts as one of few vifs.
     pub const FEW_VIFS: u32 = 128;
     /// The largest pool, in frames, that vifs share. With a larger one their sockets have memory of
     /// their own, since the kernel keeps some 128 bytes a frame for each socket that shares it:
@@ -128,7 +129,7 @@ pub(crate) fn frames_needed(policy: &Policy) -> u64 {
     queue_frames(policy) + ring_frames(policy)
 }
 
-/// The frames that queues may hold.
+/// Returns the frames that queues may hold.
 fn queue_frames(policy: &Policy) -> u64 {
     let queued = |vif: &Vif| {
         // Frames to the port and frames to other vifs have a queue each. A smooth window bounds
@@ -139,7 +140,7 @@ fn queue_frames(policy: &Policy) -> u64 {
     policy.vifs.iter().map(queued).sum()
 }
 
-/// The frames of the pool that devices may hold in their rings.
+/// Returns the frames of the pool that devices may hold in their rings.
 fn ring_frames(policy: &Policy) -> u64 {
     let of_port = |port: &Port| match is_on_linux(port.kind) {
         true => RingFrames::of_port(port.receive_ring).sum(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counts how often documents are read and written, so that a test can prove a bound on it.
 //!
-//! Both cost time in proportion to the whole document, some 10 ms at 1000 vifs, where a change is
-//! one key. The counts are kept with the feature `count` alone.
+//! Both cost time in proportion to the whole document, some 10 ms at 1000 vifs, although a change
+//! concerns one key. The counts are kept with the feature `count` alone.
 
 #[cfg(feature = "count")]
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ pub struct DocumentCounts {
     pub serialised: u64,
 }
 
-/// The counts of this program; `None` without the feature `count`.
+/// Returns the counts of this program; `None` without the feature `count`.
 #[must_use]
 pub fn documents() -> Option<DocumentCounts> {
     #[cfg(feature = "count")]

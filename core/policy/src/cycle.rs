@@ -3,8 +3,9 @@
 //!
 //! A parallel internet has the link to itself in its phase, so that the delay of one says nothing
 //! of another's load. What a phase cannot hold is refused here: a frame that is longer than its
-//! phase less the guard would wait for ever, and a guarantee that no frames fill is none. So is a
-//! port that counts less of a frame than the link sends: its phases would run into each other.
+//! phase less the guard would wait for ever, and a guarantee above what its frames carry could not
+//! be kept. So is a port that counts less of a frame than the link sends: its phases would run into
+//! each other.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -50,13 +51,13 @@ impl CycleTable {
 }
 
 impl Policy {
-    /// The slices that have a vif on a port, in their order.
+    /// Returns the slices that have a vif on a port, in their order.
     pub fn slices_on(&self, port: PortId) -> impl Iterator<Item = (SliceId, &Slice)> {
         self.slices()
             .filter(move |(id, _)| self.vifs.iter().any(|vif| vif.port == port && vif.slice == *id))
     }
 
-    /// The accounted bytes of the longest frame that a slice sends by a port.
+    /// Returns the accounted bytes of the longest frame that a slice sends by a port.
     #[must_use]
     pub fn frame_most(&self, port: &Port, slice: &Slice) -> ByteCount {
         let counts_headers = port.layer != Layer::L3;
@@ -68,8 +69,8 @@ impl Policy {
 }
 
 impl Port {
-    /// The bytes of the tag and number that a slice's frames carry on the port. Vifs see frames
-    /// without them.
+    /// Returns the bytes of the tag and number that a slice's frames carry on the port. Vifs see
+    /// frames without them.
     #[must_use]
     pub fn header_bytes(&self, slice: &Slice) -> u16 {
         let pih = slice.pih.map_or(0, |_| self.pih.bytes().into());
@@ -101,7 +102,7 @@ pub(crate) fn check(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks that a frame counts at least as long as it takes on the wire.
+/// Checks that the port counts at least the bytes that a frame takes on the wire.
 fn check_layer(index: usize, port: &Port, findings: &mut Vec<Finding>) {
     let needs = "preamble, checksum and gap of a frame take time of its phase";
     match port.layer {

@@ -44,7 +44,7 @@ pub enum PatternError {
     Word(String),
     /// A word occurs twice.
     Twice(String),
-    /// Two words have nothing between them, so that nobody knows where one ends.
+    /// Two words have nothing between them, so that the end of the first is ambiguous.
     Adjacent(String),
     /// There are more than `WORDS_MAX` words.
     Words(usize),
@@ -71,7 +71,7 @@ impl DevicePattern {
 }
 
 impl NameTemplate {
-    /// The name, if there is no word in it.
+    /// Returns the name, if there is no word in it.
     #[must_use]
     pub fn literal(&self) -> Option<&str> {
         match self.0.as_slice() {
@@ -80,7 +80,7 @@ impl NameTemplate {
         }
     }
 
-    /// A template of that text alone.
+    /// Makes a template of that text alone.
     pub(crate) fn of(text: &str) -> Self {
         Self(Vec::from([PatternPart::Text(text.to_string())]))
     }
@@ -207,7 +207,7 @@ fn checked(
     Ok(parts)
 }
 
-/// The characters of names of items.
+/// Tells whether a byte may be in the name of an item.
 pub(crate) const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
 }

@@ -23,7 +23,7 @@ pub struct Filter {
     pub dst: Option<Prefix>,
     /// IP protocol number.
     pub protocol: Option<u8>,
-    /// TCP or UDP port, source or destination.
+    /// Source or destination port of TCP, UDP or SCTP.
     pub port: Option<u16>,
 }
 
@@ -39,7 +39,7 @@ pub enum FilterAction {
 }
 
 impl Filter {
-    /// A rule that matches every frame in both directions.
+    /// Makes a rule that matches every frame in both directions.
     #[must_use]
     pub const fn new(action: FilterAction) -> Self {
         Self {

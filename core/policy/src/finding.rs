@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A problem of a document, by the item and key that it is of.
+//! Problems of a document, by item and key.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -203,7 +203,7 @@ struct Curve {
 }
 
 impl Curve {
-    /// The slope of the first piece in millibits a second; 0 if there is none.
+    /// Returns the slope of the first piece in millibits a second; 0 if there is none.
     fn slope(&self) -> u128 {
         (self.bits * NANOS * 1000).checked_div(nanos(self.delay)).unwrap_or(0)
     }

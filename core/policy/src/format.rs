@@ -108,7 +108,7 @@ pub(crate) fn wanted(format: &str) -> &'static str {
     }
 }
 
-/// Returns the base value in the format's own writing.
+/// Returns the base value as the format writes it.
 pub(crate) fn shown(format: &str, base: u64) -> String {
     match format {
         "bit-rate" => BitRate::from_bps(base).to_string(),
@@ -120,7 +120,7 @@ pub(crate) fn shown(format: &str, base: u64) -> String {
     }
 }
 
-/// `text` in quotes, control characters escaped, clipped to [`TEXT_SHOWN`] characters.
+/// Returns `text` in quotes, with control characters escaped, clipped to [`TEXT_SHOWN`] characters.
 pub(crate) fn quoted(text: &str) -> String {
     let mut clipped: String = text.chars().take(TEXT_SHOWN).flat_map(char::escape_debug).collect();
     if text.chars().nth(TEXT_SHOWN).is_some() {

@@ -31,7 +31,7 @@ pub(crate) struct GroupSum {
 }
 
 impl Guarantees {
-    /// The sums of `min_rate`, on each port.
+    /// Returns the sums of `min_rate`, on each port.
     #[must_use]
     pub fn of_rates(policy: &Policy, direction: Direction) -> Self {
         let value = |share: &Share| share.min_rate.as_bps();
@@ -45,7 +45,8 @@ impl Guarantees {
         sums
     }
 
-    /// The sums of `min_pps` in the node. They do not depend on ports, so one port stands for all.
+    /// Returns the sums of `min_pps` in the node. They do not depend on ports, so one port stands
+    /// for all.
     #[must_use]
     pub fn of_packets(policy: &Policy, direction: Direction) -> Self {
         let value = |share: &Share| share.min_pps.as_pps();
@@ -85,25 +86,25 @@ impl Guarantees {
         sums
     }
 
-    /// The guarantee of `router` on `port`.
+    /// Returns the guarantee of `router` on `port`.
     #[must_use]
     pub fn router(&self, router: RouterId, port: PortId) -> BitRate {
         BitRate::from_bps(self.routers.get(&(router, port)).map_or(0, |level| level.promised()))
     }
 
-    /// The guarantee of `slice` on `port`.
+    /// Returns the guarantee of `slice` on `port`.
     #[must_use]
     pub fn slice(&self, slice: SliceId, port: PortId) -> BitRate {
         BitRate::from_bps(self.slices.get(&(slice, port)).map_or(0, |level| level.promised()))
     }
 
-    /// The guarantees of all slices and of the host itself on `port`.
+    /// Returns the guarantees of all slices and of the host itself on `port`.
     #[must_use]
     pub fn port(&self, port: PortId) -> BitRate {
         BitRate::from_bps(self.ports.get(&port).copied().unwrap_or(0))
     }
 
-    /// The guarantees of all slices in the node, for [`Guarantees::of_packets`].
+    /// Returns the guarantees of all slices in the node, for [`Guarantees::of_packets`].
     #[must_use]
     pub fn node(&self) -> PacketRate {
         PacketRate::from_pps(self.ports.get(&NODE).copied().unwrap_or(0))
@@ -119,7 +120,7 @@ impl Guarantees {
 }
 
 impl GroupSum {
-    /// The larger of the two.
+    /// Returns the larger of its own value and the sum of its members'.
     pub(crate) const fn promised(self) -> u64 {
         if self.own > self.members { self.own } else { self.members }
     }

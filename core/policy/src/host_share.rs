@@ -2,7 +2,7 @@
 //! The host's own share of a port, on the kernel's data plane.
 //!
 //! The host's frames (SSH, migration, backup) have no vif there, but a class of their own in the
-//! trees of a port. No program limits them, so that packet rates and bursts are not held.
+//! trees of a port. No BPF program limits them, so packet rates and bursts are not held.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub(crate) struct HostShareTable {
 }
 
 impl HostShareTable {
-    /// The share, where frames are at most as long as `packet`.
+    /// Returns the share, where frames are at most as long as `packet`.
     pub(crate) fn resolve(&self, packet: ByteCount) -> Share {
         let rate = self.rate.map(|text| text.0);
         Share {
@@ -53,7 +53,7 @@ impl HostShareTable {
 }
 
 impl Port {
-    /// The share of the host's own frames in one direction; `None`: none is given.
+    /// Returns the share of the host's own frames in one direction; `None`: none is given.
     #[must_use]
     pub const fn host_share(&self, direction: Direction) -> Option<&Share> {
         match direction {
@@ -62,12 +62,12 @@ impl Port {
         }
     }
 
-    /// The rate that is guaranteed to the host's own frames.
+    /// Returns the rate that is guaranteed to the host's own frames.
     #[must_use]
     pub fn host_min_rate(&self, direction: Direction) -> BitRate {
         self.host_share(direction).map_or(BitRate::ZERO, |share| share.min_rate)
     }
 }
 
-/// Why a key of other shares is none here.
+/// The reason why a key of other shares is refused here.
 const NOT_COUNTED: &str = "packet rates and bursts of the host's own frames are not held";

@@ -23,13 +23,13 @@ pub struct KeyPath {
 }
 
 impl KeyPath {
-    /// A place.
+    /// Makes a path of its parts.
     #[must_use]
     pub fn of(table: &str, name: &str, key: &str) -> Self {
         Self { table: table.to_string(), name: name.to_string(), key: key.to_string() }
     }
 
-    /// A key of a vif.
+    /// Makes the path of a vif's key.
     #[must_use]
     pub fn vif(name: &str, key: &str) -> Self {
         Self::of("vif", name, key)
@@ -48,7 +48,7 @@ impl KeyPath {
         }
     }
 
-    /// A key of a slice.
+    /// Makes the path of a slice's key.
     #[must_use]
     pub fn slice(name: &str, key: &str) -> Self {
         Self::of("slice", name, key)

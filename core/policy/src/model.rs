@@ -331,7 +331,7 @@ pub enum FrameSize {
 }
 
 impl Policy {
-    /// A node without ports or tenants, all values at their defaults.
+    /// Makes a node without ports or tenants, all values at their defaults.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -370,29 +370,29 @@ impl Policy {
         VifId(last(self.vifs.len()))
     }
 
-    /// The ports with their ids.
+    /// Returns the ports with their ids.
     pub fn ports(&self) -> impl Iterator<Item = (PortId, &Port)> {
         (0..).map(PortId).zip(&self.ports)
     }
 
-    /// The slices with their ids.
+    /// Returns the slices with their ids.
     pub fn slices(&self) -> impl Iterator<Item = (SliceId, &Slice)> {
         (0..).map(SliceId).zip(&self.slices)
     }
 
-    /// The routers with their ids.
+    /// Returns the routers with their ids.
     pub fn routers(&self) -> impl Iterator<Item = (RouterId, &Router)> {
         (0..).map(RouterId).zip(&self.routers)
     }
 
-    /// The vifs with their ids.
+    /// Returns the vifs with their ids.
     pub fn vifs(&self) -> impl Iterator<Item = (VifId, &Vif)> {
         (0..).map(VifId).zip(&self.vifs)
     }
 }
 
 impl Node {
-    /// A node with all values at their defaults.
+    /// Makes a node with all values at their defaults.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -422,7 +422,7 @@ impl Node {
 }
 
 impl Port {
-    /// A port of `rate` on the device of the same name, all other values at their defaults.
+    /// Makes a port of `rate` on the device of the same name, all other values at their defaults.
     #[must_use]
     pub fn new(name: &str, rate: BitRate) -> Self {
         Self {
@@ -444,7 +444,7 @@ impl Port {
         }
     }
 
-    /// The bytes that count for an untagged packet beyond its layer-2 length; negative for `l3`.
+    /// Returns the bytes that count beyond an untagged packet's layer-2 length; below 0 for `l3`.
     #[must_use]
     pub fn packet_overhead(&self) -> i32 {
         let layer = match self.layer {
@@ -468,7 +468,7 @@ impl Port {
 }
 
 impl Slice {
-    /// An untagged slice with no guarantee and no limit.
+    /// Makes an untagged slice with no guarantee and no limit.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let (send, receive) = (Share::default(), Share::default());
@@ -476,7 +476,7 @@ impl Slice {
         Self { name, vlan: None, pih: None, five_tuples: Vec::new(), phase: None, send, receive }
     }
 
-    /// The share of one direction.
+    /// Returns the share of one direction.
     #[must_use]
     pub const fn share(&self, direction: Direction) -> &Share {
         match direction {
@@ -490,14 +490,14 @@ impl Slice {
 }
 
 impl Router {
-    /// A router of `slice` with no guarantee and no limit.
+    /// Makes a router of `slice` with no guarantee and no limit.
     #[must_use]
     pub fn new(name: &str, slice: SliceId) -> Self {
         let (send, receive) = (Share::default(), Share::default());
         Self { name: name.to_string(), slice, send, receive, xtc: None, realtime: None }
     }
 
-    /// The share of one direction.
+    /// Returns the share of one direction.
     #[must_use]
     pub const fn share(&self, direction: Direction) -> &Share {
         match direction {
@@ -508,7 +508,7 @@ impl Router {
 }
 
 impl Vif {
-    /// A vif of `slice` on `port`, on the device of the same name, with no guarantee and no limit.
+    /// Makes a vif of `slice` on `port`, on the device of the same name, without shares or limits.
     #[must_use]
     pub fn new(name: &str, slice: SliceId, port: PortId) -> Self {
         Self {
@@ -548,7 +548,7 @@ impl VifRule {
 }
 
 impl FrameSize {
-    /// Bytes of a frame.
+    /// Returns the bytes of a frame.
     #[must_use]
     pub const fn bytes(self) -> u32 {
         match self {
@@ -557,8 +557,8 @@ impl FrameSize {
         }
     }
 
-    /// The longest packet that fits, without FCS: the frame less headroom and metadata, rounded to
-    /// a standard length.
+    /// Returns the longest packet that fits, without FCS: the frame less headroom and metadata,
+    /// rounded to a standard length.
     #[must_use]
     pub const fn packet_max(self) -> ByteCount {
         match self {
@@ -594,7 +594,7 @@ indexed!(
     VifId => vifs: Vif
 );
 
-/// The index of the last of `length` items. The checks refuse a policy long before 2³² items.
+/// Returns the index of the last of `length` items. The checks refuse 2³² items and far fewer.
 fn last(length: usize) -> u32 {
     u32::try_from(length.wrapping_sub(1)).unwrap_or(u32::MAX)
 }

@@ -13,7 +13,7 @@ impl Overbooking {
     /// The largest factor: 100.
     pub const MAX: Self = Self(100_000);
 
-    /// A factor of `thousandths`, clipped to 1000 ..= 100 000.
+    /// Makes a factor of `thousandths`, clipped to 1000 ..= 100 000.
     #[must_use]
     pub fn from_thousandths(thousandths: u32) -> Self {
         Self(thousandths.clamp(Self::NONE.0, Self::MAX.0))
@@ -25,7 +25,7 @@ impl Overbooking {
         self.0
     }
 
-    /// The largest sum of guarantees that a capacity of `amount` allows, rounded down.
+    /// Returns the largest sum of guarantees that a capacity of `amount` allows, rounded down.
     #[must_use]
     pub fn of_floor(self, amount: u64) -> u64 {
         let product = u128::from(amount) * u128::from(self.0) / 1000;

@@ -6,7 +6,7 @@ use alloc::string::String;
 
 use crate::address::Prefix;
 
-/// Returns why a destination does not go with a source: both are of one family.
+/// Returns why a destination does not go with a source: both must be of one family.
 pub(crate) fn other_family(src: Option<Prefix>, dst: Option<Prefix>) -> Option<String> {
     let (src, dst) = (src?, dst?);
     let is_other = src.address().is_ipv4() != dst.address().is_ipv4();

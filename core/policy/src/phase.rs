@@ -8,8 +8,8 @@
 
 use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Nanos};
 
-/// The frames of `frame` accounted bytes that a link of `rate` begins and ends in a phase of
-/// length `phase`, of which the last `guard` begins none.
+/// Returns the frames of `frame` accounted bytes that a link of `rate` begins and ends in a phase
+/// of length `phase`, of which the last `guard` begins none.
 #[must_use]
 pub fn phase_frames(phase: Nanos, rate: BitRate, frame: ByteCount, guard: Nanos) -> u64 {
     let Some(before) = phase.as_nanos().checked_sub(guard.as_nanos()) else { return 0 };
@@ -19,7 +19,7 @@ pub fn phase_frames(phase: Nanos, rate: BitRate, frame: ByteCount, guard: Nanos)
     u64::try_from(frames).unwrap_or(u64::MAX)
 }
 
-/// The shortest phase that carries so many frames: the inverse of [`phase_frames`].
+/// Returns the shortest phase that carries so many frames: the inverse of [`phase_frames`].
 #[must_use]
 pub fn phase_for(frames: u64, rate: BitRate, frame: ByteCount, guard: Nanos) -> Nanos {
     let Some(others) = frames.checked_sub(1) else { return Nanos::ZERO };
@@ -27,8 +27,8 @@ pub fn phase_for(frames: u64, rate: BitRate, frame: ByteCount, guard: Nanos) -> 
     time(frames).max(time(others).saturating_add(guard))
 }
 
-/// The most of a phase that frames of up to `longest` transmission time fill, whichever their
-/// size: what begins before the guard ends at the latest `longest` after it.
+/// Returns the most of a phase that frames of up to `longest` transmission time fill, whatever
+/// their size: a frame that begins before the guard ends at most `longest` after the guard's start.
 #[must_use]
 pub(crate) fn filled_at_most(phase: Nanos, longest: Nanos, guard: Nanos) -> Nanos {
     phase.saturating_sub(guard.saturating_sub(longest))

@@ -18,7 +18,7 @@ pub enum PihForm {
 }
 
 impl PihForm {
-    /// Bytes by which a frame is longer on the link.
+    /// Returns the bytes by which a frame is longer on the link.
     #[must_use]
     pub const fn bytes(self) -> u8 {
         match self {
@@ -27,8 +27,8 @@ impl PihForm {
         }
     }
 
-    /// The number of the bridge of parallel internet 0 on a port of this form; the others follow.
-    /// All are beyond the VLANs.
+    /// Returns the number of the bridge of parallel internet 0 on a port of this form; the others
+    /// follow. All are beyond the VLANs.
     #[must_use]
     pub const fn bridges(self) -> u16 {
         match self {

@@ -80,13 +80,13 @@ impl Problems {
         Self { list, more }
     }
 
-    /// The problems, at most [`Problems::MAX`] of them.
+    /// Returns the problems, at most [`Problems::MAX`] of them.
     #[must_use]
     pub fn list(&self) -> &[Problem] {
         &self.list
     }
 
-    /// Problems beyond those listed.
+    /// Returns the number of problems beyond those listed.
     #[must_use]
     pub const fn more(&self) -> usize {
         self.more
@@ -103,7 +103,7 @@ impl<'t> Places<'t> {
         Self { text, starts }
     }
 
-    /// Line and column of the byte at `offset`, both from 1.
+    /// Returns line and column of the byte at `offset`, both from 1.
     pub(crate) fn of(&self, offset: usize) -> (u32, u32) {
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts.get(line.saturating_sub(1)).copied().unwrap_or(0);

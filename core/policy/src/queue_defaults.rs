@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The queues of vifs, as the document says or as follows from their rates.
+//! Resolves the queues of vifs: as the document says, or by defaults that follow from rates.
 //!
 //! A bound in bytes means a time only beside a rate. So the defaults of flow queues follow from the
 //! least rate that limits the vif: at most 50 ms of bytes, and a `CoDel` target of no less than 1.5
-//! packet times (RFC 8290 §5.2.1 has 1 to 2): a link that sends one packet in that time has one
-//! waiting always.
+//! packet times (RFC 8290 §5.2.1 has 1 to 2): a link that sends one packet in that time always has
+//! one waiting.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -108,7 +108,7 @@ fn resolve_queue(
         let least = Nanos::new(base.target.as_nanos().saturating_mul(INTERVAL_TARGETS));
         base.interval = base.interval.max(least).min(INTERVAL_MAX);
     }
-    // A target that nobody asked for gives way to an interval that somebody did.
+    // A default target yields to an explicit interval.
     if let (Some(interval), None) = (table.interval.map(|text| text.0), table.target)
         && base.target >= interval
     {
@@ -156,7 +156,7 @@ impl Policy {
     }
 }
 
-/// The least of the rates that limit a vif, its port's among them; `None` without a port.
+/// Returns the least of the rates that limit a vif, its port's among them; `None` without a port.
 fn least_rate(policy: &Policy, vif: &Vif, direction: Direction) -> Option<BitRate> {
     let port = policy.ports.get(vif.port.0 as usize).map(|port| port.rate);
     let port = port.filter(|rate| !rate.is_zero())?;

@@ -29,7 +29,7 @@ use crate::{Policy, count};
 ///
 /// # Errors
 /// [`Problems`]: all problems, each with line, column, key, value and bound. For a text that is not
-/// TOML the errors of syntax are all, since the meaning of the rest is unknown.
+/// TOML they are the syntax errors only, since the meaning of the rest is unknown.
 pub fn parse(text: &str) -> Result<Policy, Problems> {
     parse_as_far(text).map_err(|unsound| unsound.problems)
 }

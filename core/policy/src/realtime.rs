@@ -131,7 +131,8 @@ pub(crate) struct RouterRealtimeTable {
 }
 
 impl RouterRealtime {
-    /// A class with a guarantee, whose period is its deadline, for the threads that `xtc` names.
+    /// Makes a class with a guarantee, whose period is its deadline, for the threads that `xtc`
+    /// names.
     #[must_use]
     pub const fn new(kind: RealtimeKind, deadline: Nanos, cpu: CpuShare) -> Self {
         Self {
@@ -150,13 +151,13 @@ impl RouterRealtime {
         }
     }
 
-    /// Says whether the class guarantees time: all but a normal one.
+    /// Returns true if the class guarantees time, as all but the normal one do.
     #[must_use]
     pub fn is_guaranteed(&self) -> bool {
         self.kind != RealtimeKind::Normal
     }
 
-    /// The sources that it names, one at most where it is sound.
+    /// Returns the sources that it names; a sound class names one at most.
     pub(crate) fn sources(&self) -> impl Iterator<Item = ThreadSource<'_>> {
         let process = self.process.as_deref().map(ThreadSource::Process);
         let group = self.group.as_deref().map(ThreadSource::Group);
@@ -167,7 +168,7 @@ impl RouterRealtime {
 }
 
 impl RealtimeKind {
-    /// The name in the document.
+    /// Returns the name in the document.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -188,7 +189,7 @@ pub(crate) fn interfaces<'p>(
 }
 
 impl RouterRealtimeTable {
-    /// The class that the table describes; reports keys that do not belong to its type.
+    /// Returns the class that the table describes; reports keys that do not belong to its type.
     pub(crate) fn resolve(&self, router: usize, findings: &mut Vec<Finding>) -> RouterRealtime {
         let kind = self.kind.unwrap_or(RealtimeKind::Normal);
         let mut wrong = |key: &str, message: String| {
@@ -237,7 +238,7 @@ impl RouterRealtimeTable {
         }
     }
 
-    /// The table of a class.
+    /// Returns the table of a class.
     pub(crate) fn of(class: &RouterRealtime) -> Self {
         let guaranteed = class.is_guaranteed();
         let interfaces = || class.interfaces.iter().map(InterfaceTable::of).collect();
@@ -260,7 +261,8 @@ impl RouterRealtimeTable {
 
 /// The kernel's least period of a deadline thread (`kernel.sched_deadline_period_min_us`).
 const TIME_MIN: u64 = 100_000;
-/// And its longest is 4.19 s (`kernel.sched_deadline_period_max_us`).
+/// The kernel's longest period of a deadline thread is 4.19 s
+/// (`kernel.sched_deadline_period_max_us`).
 const TIME_MAX: u64 = 4 * SECOND;
 /// Linux has 8192 processors at most (`CONFIG_NR_CPUS`).
 const CORE_MAX: u32 = 8191;

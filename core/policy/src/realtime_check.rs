@@ -13,8 +13,8 @@ use crate::xtc::{ActuatorKind, RouterXtc};
 use crate::{Policy, Router};
 
 impl Router {
-    /// The source of the threads that its class is for, as `realtime` or else `xtc` names it;
-    /// `None`: neither does.
+    /// Returns the source of the threads that its class is for, as `realtime` or else `xtc` names
+    /// it; `None` if neither does.
     #[must_use]
     pub fn thread_source(&self) -> Option<ThreadSource<'_>> {
         let own = self.realtime.as_ref().and_then(|class| class.sources().next());
@@ -111,7 +111,7 @@ fn check_source(router: &Router, class: &RouterRealtime, wrong: &mut dyn FnMut(&
     }
 }
 
-/// Below, a thread does nothing but start.
+/// A thread with a smaller budget could do nothing but start.
 const WORK_MIN: Nanos = Nanos::from_micros(5);
 
 /// Xen's RTDS takes no smaller budget.

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use crate::format::{shown, wanted};
 use crate::schema;
 
-/// The reference page, in Markdown: every table, and every key with its type, range, default and
-/// meaning. `docs/policy.md` is this text.
+/// Returns the reference page, in Markdown: every table, and every key with its type, range,
+/// default and meaning. `docs/policy.md` is this text.
 #[must_use]
 pub fn reference() -> String {
     let schema = schema();
@@ -67,7 +67,7 @@ fn section(page: &mut String, root: &Value, title: &str, node: &Value) {
     }
 }
 
-/// The type, with a link where it is a table or a set of choices.
+/// Returns the type, with a link where it is a table or a set of choices.
 fn kind(root: &Value, node: &Value) -> String {
     if let Some(name) = reference_name(node) {
         let definition = root.get("$defs").and_then(|defs| defs.get(name));
@@ -148,7 +148,7 @@ fn wrap(page: &mut String, text: &str) {
     page.push('\n');
 }
 
-/// The sets of choices that several keys may use.
+/// Returns the sets of choices that several keys may use.
 fn choices(root: &Value) -> Vec<(String, &Value)> {
     let definitions = root.get("$defs").and_then(Value::as_object).into_iter().flatten();
     let chosen = definitions.filter(|(_, node)| node.get("oneOf").is_some());
@@ -163,7 +163,7 @@ fn reference_name(node: &Value) -> Option<&str> {
     node.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
 }
 
-/// The anchor that GitHub makes for a heading.
+/// Returns the anchor that GitHub makes for a heading.
 fn anchor(title: &str) -> String {
     title.chars().filter(|c| !"`[]\".=".contains(*c)).collect::<String>().replace(' ', "-")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The bounds of the record that a node keeps on disk of the service that its tenants had.
+//! The bounds of the record, kept on a node's disk, of the service that its tenants had.
 
 use alloc::string::ToString;
 
@@ -57,7 +57,7 @@ impl Default for Report {
 }
 
 impl ReportTable {
-    /// The store that the table describes.
+    /// Returns the store that the table describes.
     pub(crate) fn resolve(&self) -> Report {
         let base = Report::default();
         Report {
@@ -68,7 +68,7 @@ impl ReportTable {
         }
     }
 
-    /// The table of a store; `None` where every value is the default.
+    /// Returns the table of a store; `None` where every value is the default.
     pub(crate) fn of(report: &Report) -> Option<Self> {
         (*report != Report::default()).then_some(Self {
             seconds: Some(Text(report.seconds)),

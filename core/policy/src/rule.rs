@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules that make vifs of the devices on a bridge, and the policy with these vifs in it.
 //!
-//! A host whose guests come and go has a hypervisor that names their devices by rule, and nobody
-//! who writes a `[[vif]]` for each. A rule of a port says which devices are whose: `match =
+//! On a host whose guests come and go, a hypervisor names their devices by rule, and nobody writes
+//! a `[[vif]]` for each. A rule of a port says which devices belong to which slice: `match =
 //! "tap{vm}i{n}"`, `slice = "vm-{vm}"`. Given the devices that a bridge has, the rules make a
-//! policy in which each is a vif as if it had been written out ([`Policy::with_devices`]). What
-//! enforces a policy knows nothing of rules.
+//! policy in which each is a vif as if it had been written out ([`Policy::with_devices`]). The
+//! parts that enforce a policy know nothing of rules.
 //!
 //! **Promises hold whatever comes.** A rule takes at most `devices_max` devices, and its guarantees
 //! are checked as if it had that many, each in a slice of its own (`Policy::at_most`). So a guest
@@ -87,7 +87,7 @@ impl Policy {
         policy
     }
 
-    /// The number of slices, routers and vifs that there may be with the policy's rules.
+    /// Returns the number of slices, routers and vifs that there may be with the policy's rules.
     #[must_use]
     pub fn owners_at_most(&self) -> usize {
         let written = self.slices.len() + self.routers.len() + self.vifs.len();

@@ -91,7 +91,7 @@ pub(crate) fn check_sums(policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A problem of a rule.
+/// Returns a problem of a rule.
 pub(crate) fn of_rule(
     port: usize,
     number: usize,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::document::Document;
 
-/// The JSON Schema (draft 2020-12) of a policy document.
+/// Returns the JSON Schema (draft 2020-12) of a policy document.
 ///
 /// Beyond the standard's keywords: `format` names the way a text is written (`bit-rate`,
 /// `packet-rate`, `size`, `time`, `share`, `decimal`, `mac`, `ip`, `prefix`, `protocol`, `name`,
@@ -21,7 +21,7 @@ pub fn schema() -> Value {
     schema_of::<Document>()
 }
 
-/// The schema of a document of any type.
+/// Returns the schema of a document of any type.
 pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();

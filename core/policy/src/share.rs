@@ -96,7 +96,7 @@ impl Direction {
     /// Both directions, for loops.
     pub const ALL: [Self; 2] = [Self::Send, Self::Receive];
 
-    /// The key of the direction: `send` or `receive`.
+    /// Returns the key of the direction: `send` or `receive`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Share {
     /// Largest `priority`.
     pub const PRIORITY_MAX: u32 = 1_000_000;
 
-    /// The default burst: [`Self::burst_lasting`] for the lateness that a port compensates
+    /// Returns the default burst: [`Self::burst_lasting`] for the lateness that a port compensates
     /// ([`crate::Port::CATCH_UP_DEFAULT`]), at most 1 GiB. If the worker is late by more than the
     /// burst lasts, the tenant loses the bytes that would have passed.
     #[must_use]
@@ -118,16 +118,16 @@ impl Share {
         Self::burst_lasting(rate, frame, CATCH_UP_DEFAULT).min(ByteCount::new(BYTES_MAX))
     }
 
-    /// The larger of 2 frames and the bytes that pass at `rate` in `time`. A sender with a burst of
-    /// less than two frames would stay below its rate, since frames are not divided.
+    /// Returns the larger of 2 frames and the bytes that pass at `rate` in `time`. A sender with a
+    /// burst of less than two frames would stay below its rate, since frames are not divided.
     #[must_use]
     pub fn burst_lasting(rate: Option<BitRate>, frame: ByteCount, time: Nanos) -> ByteCount {
         let frames = ByteCount::new(frame.get().saturating_mul(2));
         frames.max(rate.map_or(ByteCount::ZERO, |rate| rate.bytes_in_floor(time)))
     }
 
-    /// Packets that may exceed `max_pps` at once: `burst_packets`; without it the larger of
-    /// [`Share::BURST_PACKETS`] and 1 ms at that rate.
+    /// Returns the number of packets that may exceed `max_pps` at once: `burst_packets`; without it
+    /// the larger of [`Share::BURST_PACKETS`] and 1 ms at that rate.
     #[must_use]
     pub fn packets_at_once(&self) -> u64 {
         let at_rate = self.max_pps.map_or(0, |limit| limit.as_pps() / 1_000);
@@ -153,8 +153,8 @@ impl Queue {
     /// The default of `bytes` with flows, as a time at the vif's rate.
     pub const FLOWS_TIME: Nanos = Nanos::from_millis(50);
 
-    /// The default bounds of a queue behind a smooth window, in packets and bytes. They count the
-    /// packets in the window too, and are at least the defaults of any queue.
+    /// Returns the default bounds of a queue behind a smooth window, in packets and bytes. They
+    /// count the packets in the window too, and are at least the defaults of any queue.
     ///
     /// The bound of packets is the number that the window holds at `rate` if each is a third as
     /// long as the longest `packet`. If all packets are of the longest, the window holds a third of
@@ -170,8 +170,9 @@ impl Queue {
         (packets.clamp(Self::PACKETS_DEFAULT, Self::PACKETS_MAX), bytes)
     }
 
-    /// Frames that the pool must have for the queue at any time. A queue of flows may hold more if
-    /// the pool has them: its bound of packets limits the delay and reserves nothing.
+    /// Returns the number of frames that the pool must have for the queue at any time. A queue of
+    /// flows may hold more if the pool has them: its bound of packets limits the delay and reserves
+    /// nothing.
     #[must_use]
     pub fn frames(&self) -> u32 {
         match self.kind {
@@ -216,7 +217,7 @@ impl Default for Queue {
 }
 
 impl SmoothWindow {
-    /// The most bytes that wait at `rate`, apart from one packet.
+    /// Returns the most bytes that wait at `rate`, apart from one packet.
     #[must_use]
     pub fn backlog_max(&self, rate: BitRate) -> ByteCount {
         rate.bytes_in_floor(self.delay_max.saturating_add(self.width).saturating_add(self.credit))

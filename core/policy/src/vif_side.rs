@@ -4,7 +4,7 @@
 use crate::{Direction, Queue, Share, SmoothWindow, Vif};
 
 impl Vif {
-    /// The share of one direction.
+    /// Returns the share of one direction.
     #[must_use]
     pub const fn share(&self, direction: Direction) -> &Share {
         match direction {
@@ -13,7 +13,7 @@ impl Vif {
         }
     }
 
-    /// The smooth window of one direction; `None`: `rate` is held by a token bucket.
+    /// Returns the smooth window of one direction; `None`: `rate` is held by a token bucket.
     #[must_use]
     pub const fn shaper(&self, direction: Direction) -> Option<&SmoothWindow> {
         match direction {
@@ -22,7 +22,7 @@ impl Vif {
         }
     }
 
-    /// The queue of one direction.
+    /// Returns the queue of one direction.
     #[must_use]
     pub const fn queue(&self, direction: Direction) -> &Queue {
         match direction {

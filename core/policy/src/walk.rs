@@ -192,7 +192,7 @@ impl<'s> Walk<'s> {
         Ok(if all_fit { fitting } else { Vec::new() })
     }
 
-    /// The definition that a `$ref` names, or the node itself.
+    /// Returns the definition that a `$ref` names, or the node itself.
     fn resolve<'n>(&self, node: &'n Value) -> &'n Value
     where
         's: 'n,

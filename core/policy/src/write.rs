@@ -126,7 +126,7 @@ impl Policy {
     }
 }
 
-/// A name for a reference that leads nowhere; the check reports that there is no such name.
+/// Returns a name for a reference that leads nowhere; the check reports that there is no such name.
 fn nameless(id: u32) -> String {
     format!("number-{id}")
 }

@@ -80,7 +80,7 @@ pub(crate) enum SeriesArity {
 }
 
 impl Rule {
-    /// The name under which a file holds the rule.
+    /// Returns the name under which a file holds the rule.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Min => "min",
@@ -150,7 +150,7 @@ impl Rule {
         Err(RuleError::Overflow { rule: self.name() })
     }
 
-    /// The value's unit: that of the series, or `1` for a count or a ratio.
+    /// Returns the value's unit: the unit of the series, or `1` for a count or a ratio.
     pub(crate) fn unit(&self, series: &[&Series]) -> Result<String, RuleError> {
         let Some((first, rest)) = series.split_first() else {
             return Err(self.arity().refuse(self.name(), 0));
@@ -162,7 +162,7 @@ impl Rule {
         Ok(if self.is_pure_number() { "1".to_string() } else { first.unit.clone() })
     }
 
-    /// Says whether the value has no unit, whatever the unit of the series.
+    /// Returns true if the value has no unit, whatever the unit of the series.
     pub(crate) const fn is_pure_number(&self) -> bool {
         match self {
             Self::Count
@@ -225,7 +225,7 @@ impl Rule {
         stats::sum(first) - stats::sum(&rest.concat())
     }
 
-    /// A statistic of the first series ÷ the same statistic of the second.
+    /// Returns a statistic of the first series ÷ the same statistic of the second.
     fn compare(
         &self,
         series: &[&[f64]],
@@ -237,7 +237,7 @@ impl Rule {
         self.ratio(first, values.next().unwrap_or(f64::NAN))
     }
 
-    /// First ÷ second of all pairs, where the second is not 0.
+    /// Returns first ÷ second for all pairs of samples whose second is not 0.
     fn ratios(&self, series: &[&[f64]]) -> Result<Vec<f64>, RuleError> {
         let mut ratios = Vec::new();
         for pair in series.chunks_exact(2) {
@@ -250,18 +250,18 @@ impl Rule {
         Ok(ratios)
     }
 
-    /// Least ÷ greatest of the samples k, for each k.
+    /// Returns least ÷ greatest of the samples k, for each k.
     fn balances(&self, series: &[&[f64]]) -> Result<Vec<f64>, RuleError> {
         let rows = self.side_by_side(series)?;
         rows.iter().map(|row| self.ratio(stats::least(row), stats::greatest(row))).collect()
     }
 
-    /// Sum of the samples k, for each k.
+    /// Returns the sum of the samples k, for each k.
     fn totals(&self, series: &[&[f64]]) -> Result<Vec<f64>, RuleError> {
         Ok(self.side_by_side(series)?.iter().map(|row| stats::sum(row)).collect())
     }
 
-    /// The samples k of all series, for each k.
+    /// Returns the samples k of all series, for each k.
     fn side_by_side(&self, series: &[&[f64]]) -> Result<Vec<Vec<f64>>, RuleError> {
         self.same_length(series)?;
         let length = series.first().map_or(0, |samples| samples.len());

@@ -55,7 +55,7 @@ impl SchedulerAlgorithm {
     pub const ALL: [Self; 6] =
         [Self::Fifo, Self::Strict, Self::Wrr, Self::Drr, Self::Wfq, Self::Hfsc];
 
-    /// The name, as in a policy.
+    /// Returns the name, as in a policy.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl SchedulerAlgorithm {
 }
 
 impl AnyScheduler {
-    /// A scheduler of that kind without classes.
+    /// Makes a scheduler of that kind without classes.
     #[must_use]
     pub fn new(kind: SchedulerAlgorithm, link: &LinkConfig) -> Self {
         match kind {
@@ -94,7 +94,7 @@ impl AnyScheduler {
         }
     }
 
-    /// The kind of this scheduler.
+    /// Returns the kind of this scheduler.
     #[must_use]
     pub const fn kind(&self) -> SchedulerAlgorithm {
         match self {

@@ -8,12 +8,13 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bits {
     words: Vec<u64>,
-    /// A bit of each level says whether the word below it has any; the highest is searched in line.
+    /// Each bit of a level tells whether the word below it is not zero; the highest level is
+    /// searched word by word.
     above: [Vec<u64>; 2],
 }
 
 impl Bits {
-    /// The empty set of numbers below `capacity`.
+    /// Returns the empty set of numbers below `capacity`.
     pub(crate) fn new(capacity: usize) -> Self {
         let words = capacity.div_ceil(64);
         let above = words.div_ceil(64);
@@ -41,7 +42,7 @@ impl Bits {
         }
     }
 
-    /// The least member that is at least `number`.
+    /// Returns the least member that is at least `number`.
     #[inline]
     pub(crate) fn next(&self, number: usize) -> Option<usize> {
         let rest = self.words.get(number / 64)? & (u64::MAX << (number % 64));
@@ -69,7 +70,7 @@ impl Bits {
         }
     }
 
-    /// The least member in a word from `word` on.
+    /// Returns the least member in a word from `word` on.
     fn next_above(&self, word: usize) -> Option<usize> {
         let [first, second] = &self.above;
         let rest = first.get(word / 64)? & (u64::MAX << (word % 64));
@@ -90,7 +91,7 @@ impl Bits {
     }
 }
 
-/// The lowest bit of a word that is not zero.
+/// Returns the lowest bit of a word that is not zero.
 const fn least(word: u64) -> usize {
     word.trailing_zeros() as usize
 }

@@ -7,10 +7,10 @@ use crate::{CodelConfig, Packet};
 
 /// The state of one queue. The caller asks [`CodelState::verdict`] once for each packet, in place
 /// of the loops of RFC 8289 §5.5: after [`CodelVerdict::Drop`] it asks again with the next packet.
-/// It also keeps the parameters, since many queues share them.
+/// The caller also keeps the parameters, since many queues share them.
 #[derive(Clone, Debug)]
 pub struct CodelState {
-    /// When the delay will have been above target for an interval; [`BELOW`]: it is below.
+    /// When the delay will have been above target for an interval; [`BELOW`] while it is below.
     above_until: Instant,
     /// When the next packet is due to be dropped, in dropping mode.
     drop_next: Instant,
@@ -48,7 +48,7 @@ enum Mode {
 }
 
 impl CodelState {
-    /// A calm queue.
+    /// Makes a calm queue.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -136,7 +136,7 @@ impl CodelState {
         CodelVerdict::Drop
     }
 
-    /// The control law, `interval / √count` (§3.3).
+    /// Returns the time to the next drop by the control law, `interval / √count` (§3.3).
     fn spacing(&self, config: &CodelConfig) -> Nanos {
         // 16 fractional bits: √(count · 2³²) = √count · 2¹⁶.
         let root = (u64::from(self.count.max(1)) << 32).isqrt();
@@ -172,7 +172,8 @@ mod tests {
         Managed(CodelState::new(), CodelConfig { target, interval: Nanos::from_millis(100), ecn })
     }
 
-    /// A packet a millisecond, each delayed by `delay` ms; the verdicts' times in ms.
+    /// Runs a packet a millisecond, each delayed by `delay` ms; returns the verdicts but `Send`,
+    /// with their times in ms.
     fn run(
         Managed(codel, config): &mut Managed,
         from: u64,

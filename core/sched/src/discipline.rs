@@ -12,7 +12,7 @@ pub trait Discipline {
     /// State of a class, beside its queue.
     type State: Clone + Default + fmt::Debug;
 
-    /// The state for a link without classes.
+    /// Returns the state for a link without classes.
     fn new(link: &LinkConfig) -> Self;
 
     /// Set if upper limits mean anything here.
@@ -21,7 +21,7 @@ pub trait Discipline {
     /// Set if a class may be passed over while its packets are kept back.
     const PAUSES: bool = true;
 
-    /// A class was added (it has no packets) or changed (it may be active).
+    /// Configures a class that was added (it has no packets) or changed (it may be active).
     fn configure(
         &mut self,
         class: u32,
@@ -29,26 +29,26 @@ pub trait Discipline {
         queues: &mut ClassQueues<Self::State>,
     );
 
-    /// A class is removed; it is not active any more, and its state ends.
+    /// Forgets a class, which is not active any more.
     fn remove(&mut self, class: u32, queues: &mut ClassQueues<Self::State>);
 
-    /// The link's rate changed.
+    /// Changes the link's rate.
     fn set_link_rate(&mut self, now: Instant, rate: Option<BitRate>) {
         let _ = (now, rate);
     }
 
-    /// The queues have room for so many packets.
+    /// Makes room for `packets` packets, as many as the queues may hold.
     fn reserve(&mut self, packets: usize) {
         let _ = packets;
     }
 
-    /// A packet was queued.
+    /// Notes that a packet was queued.
     fn enqueued(&mut self, class: u32, bytes: u32) {
         let _ = (class, bytes);
     }
 
-    /// The class became active at `now`, which may lie in the past; `head` is the length of its
-    /// first packet.
+    /// Notes that the class became active at `now`, which may lie in the past; `head` is the length
+    /// of its first packet.
     fn activate(
         &mut self,
         now: Instant,
@@ -57,13 +57,13 @@ pub trait Discipline {
         queues: &mut ClassQueues<Self::State>,
     );
 
-    /// The class is not active any more although it has packets: at its limit, or removed.
+    /// Notes that the class is no longer active although it has packets: at its limit, or removed.
     fn deactivate(&mut self, class: u32, queues: &mut ClassQueues<Self::State>);
 
-    /// The class to serve, always an active one.
+    /// Returns the class to serve, always an active one.
     fn pick(&mut self, now: Instant, queues: &mut ClassQueues<Self::State>) -> Pick;
 
-    /// The class just picked sent a packet; `head` is the length of its next, if there is one.
+    /// Notes that the class just picked sent a packet; `head` is the length of its next, if any.
     fn sent(
         &mut self,
         now: Instant,
@@ -73,7 +73,8 @@ pub trait Discipline {
         queues: &mut ClassQueues<Self::State>,
     );
 
-    /// The class just picked gave up a packet; `head` is the length of its next.
+    /// Notes that `CoDel` dropped a packet of the class just picked; `head` is the length of its
+    /// next.
     fn dropped(&mut self, class: u32, head: u32) {
         let _ = (class, head);
     }

@@ -57,7 +57,7 @@ pub struct DeficitTurn {
     /// Bytes that the class gets each turn.
     quantum: u64,
     /// Deficit left of the class's last turn, less than its packet at the head and so less than
-    /// 2³¹; otherwise [`INACTIVE`] or [`UNLISTED`].
+    /// 2²⁰; otherwise [`INACTIVE`] or [`UNLISTED`].
     deficit: u32,
     /// The generation in which the quantum was computed.
     generation: u32,

@@ -26,7 +26,7 @@ pub struct Flat<D: Discipline> {
 }
 
 impl<D: Discipline> Flat<D> {
-    /// A scheduler without classes.
+    /// Makes a scheduler without classes.
     #[must_use]
     pub fn new(link: &LinkConfig) -> Self {
         Self {

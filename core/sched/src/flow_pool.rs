@@ -22,8 +22,8 @@ pub(crate) struct FlowPool {
     flows: Vec<FlowState>,
     /// Flows that may have a state at a time.
     limit: usize,
-    /// The first flow of each chain, plus one; a power of two of them. Zeros, so that memory of no
-    /// flow is never touched.
+    /// The first flow of each chain, plus one; a power of two of them. Zeros, so that a chain that
+    /// no flow was ever in takes no memory.
     chains: Vec<u32>,
     /// The first free one of `flows`, linked by `next`.
     free: u32,
@@ -48,7 +48,7 @@ pub(crate) struct FlowAllowance {
 /// One flow of a class: a queue, its deficit, its `CoDel`.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowState {
-    /// First and last cell of its packets; of no meaning without any.
+    /// First and last cell of its packets; meaningless without packets.
     pub(crate) head: u32,
     pub(crate) tail: u32,
     pub(crate) packets: u32,
@@ -85,7 +85,7 @@ impl FlowPool {
         }
     }
 
-    /// A class asks for `asked` flows and one of its own. Grows, never shrinks.
+    /// Reserves `asked` flows and one own flow for a class. The pool grows and never shrinks.
     pub(crate) fn reserve(&mut self, allowance: &mut FlowAllowance, asked: u32) {
         self.promised -= allowance.unused();
         self.wanted -= allowance.asked as usize;
@@ -98,7 +98,7 @@ impl FlowPool {
         self.grow(self.wanted.max(self.limit + missing));
     }
 
-    /// A class without flows leaves.
+    /// Forgets the allowance of a class whose flows were released.
     pub(crate) fn leave(&mut self, allowance: FlowAllowance) {
         debug_assert_eq!(allowance.used, 0, "its flows were released");
         self.promised -= allowance.unused();
@@ -124,7 +124,7 @@ impl FlowPool {
         }
     }
 
-    /// The flow of that number of a class, if it has a state.
+    /// Returns the flow of a class with that number, if it has a state.
     #[inline]
     pub(crate) fn find(&self, class: u32, number: u32) -> Option<u32> {
         let mut at = self.chains.get(self.chain_of(class, number))?.wrapping_sub(1);
@@ -143,8 +143,8 @@ impl FlowPool {
         allowance.used < allowance.guaranteed || self.free_count > self.promised
     }
 
-    /// Gives a class a state for a flow without one; `None` if it has its part and all that nobody
-    /// is guaranteed is taken.
+    /// Gives a class a state for a flow without one; `None` if it has its part and every state that
+    /// is guaranteed to no class is taken.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -261,7 +261,7 @@ impl core::ops::IndexMut<u32> for FlowPool {
 }
 
 impl FlowAllowance {
-    /// States that are guaranteed and free.
+    /// Returns the number of states that are guaranteed and free.
     const fn unused(self) -> u32 {
         self.guaranteed.saturating_sub(self.used)
     }
@@ -270,7 +270,7 @@ impl FlowAllowance {
 impl FlowList {
     pub(crate) const EMPTY: Self = Self { head: NIL, tail: NIL };
 
-    /// The flow that is first.
+    /// Returns the flow that is first.
     #[inline]
     pub(crate) const fn first(self) -> Option<u32> {
         if self.head == NIL { None } else { Some(self.head) }

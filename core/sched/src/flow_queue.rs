@@ -5,25 +5,24 @@
 //! waits for its own downloads.
 //!
 //! **Idea.** Deficit round robin over the flows gives each an equal part. A flow that becomes
-//! active goes before those that have had a turn, for one quantum: one that sends little waits for
-//! nobody. `CoDel` keeps each flow's own queue short.
+//! active goes before those that have had a turn, for one quantum, so a flow that sends little
+//! waits for no other. `CoDel` keeps each flow's own queue short.
 //!
 //! **The head is chosen one packet ahead.** Every scheduler asks for the length of a class's next
-//! packet before it decides, so the choice must stand: a class shows the packet *staged*, and
-//! chooses the next one as that leaves. A sparse flow waits for one packet of its own class more,
+//! packet before it decides, so the choice must stand: a class shows the *staged* packet, and
+//! chooses the next one when that leaves. A sparse flow waits for one more packet of its own class,
 //! and no scheduler sees a difference.
 //!
-//! **Bounds** follow Choudhury and Hahne (ToN 6(2), 1998), as those of the pool of frames do: a
-//! flow may hold [`ALPHA`] times what is left free. One greedy flow then leaves a third of the
-//! queue, so that what others send finds room, and nothing is dropped that was accepted but by
-//! `CoDel`.
+//! **Bounds** follow Choudhury and Hahne (ToN 6(2), 1998), as the shares of the frame pool do: a
+//! flow may hold [`ALPHA`] times as much as is left free. One greedy flow then leaves a third of
+//! the queue, so that packets of others find room; only `CoDel` drops a packet that was accepted.
 //!
-//! **A change of configuration** may leave packets whose flow nobody knows, since their queue told
+//! **A change of configuration** may leave packets whose flow is not known, since their queue told
 //! no flows apart. All packets that a change brings here leave first, in order, and none is refused
 //! or judged by `CoDel`: so no packet passes an earlier one of its flow.
 //!
-//! **A pool without a free state** makes a flow share the class's *own*. Later packets follow those
-//! of their flow that wait there; any other flow gets a state as soon as one is free.
+//! **A pool without a free state** makes a flow share the class's *own* flow. Later packets of a
+//! flow follow its packets that wait there; any other flow gets a state as soon as one is free.
 //!
 //! See `docs/algorithms/flow-queues.md`.
 
@@ -44,19 +43,20 @@ pub(crate) struct FlowQueue {
     l4s: Option<Nanos>,
     /// Its part of the pool.
     allowance: FlowAllowance,
-    /// Flows that became active, then those that have had a turn.
+    /// Flows that became active; `old` has those that have had a turn.
     fresh: FlowList,
     old: FlowList,
-    /// Whose packet is at the head of the class; [`NIL`] without one, and for one that was in the
-    /// class before its flows.
+    /// The flow whose packet is at the head of the class; [`NIL`] without a packet, and for one
+    /// that was in the class before its flows.
     staged: u32,
-    /// Packets that leave before those of all flows.
+    /// Packets that leave before the packets of all flows.
     earlier: EarlierPackets,
     /// The flow that takes the packets of all flows that the pool has no state for.
     own: u32,
-    /// Packets in the own flow, by [`bucket`] of their flow's number: further ones follow them.
+    /// Packets in the own flow, by [`bucket`] of their flow's number: later packets of the flow
+    /// follow them.
     own_packets: [u32; BUCKETS],
-    /// Bytes of a turn: the longest packet seen, so that each turn has one.
+    /// Bytes of a turn: the length of the longest packet seen, so that each turn sends a packet.
     quantum: u32,
     counters: FlowCounters,
 }
@@ -77,7 +77,7 @@ pub(crate) struct FlowParts<'a> {
 }
 
 impl FlowQueue {
-    /// A class without packets; `None` if the pool gives no flow, which `reserve` excludes.
+    /// Makes a class without packets; `None` if the pool gives no flow, which `reserve` excludes.
     pub(crate) fn new(class: u32, config: &QueueConfig, pool: &mut FlowPool) -> Option<Self> {
         let mut queue = Self {
             class,
@@ -154,7 +154,8 @@ impl FlowQueue {
     }
 
     /// Appends a packet that lost its queue by a change of configuration, whatever the bounds of
-    /// this class. It leaves before those of all flows. Returns false if the slab has no room.
+    /// this class. It leaves before the packets of all flows. Returns false if the slab has no
+    /// room.
     pub(crate) fn requeue(&mut self, packet: Packet, parts: &mut FlowParts<'_>) -> bool {
         let Some(cell) = parts.slab.take_cell(packet) else { return false };
         self.earlier.push(cell, parts.slab);
@@ -197,7 +198,8 @@ impl FlowQueue {
         Some((packet, verdict))
     }
 
-    /// Takes over the packets of a queue in order of arrival: they leave before those of all flows.
+    /// Takes over the packets of a queue in order of arrival: they leave before the packets of all
+    /// flows.
     pub(crate) fn take_over(&mut self, queue: &ClassQueue, slab: &PacketSlab) {
         debug_assert_eq!(self.counters.active, 0, "the class had no flows");
         let (_, head) = slab.peek(queue.head);
@@ -236,7 +238,7 @@ impl FlowQueue {
         self.release(&mut parts);
     }
 
-    /// Gives back the flows, which have no packets left but the one staged.
+    /// Gives back the flows, which have no packets left but the staged one.
     fn release(&mut self, parts: &mut FlowParts<'_>) {
         let FlowParts { pool, .. } = parts;
         for list in [&mut self.fresh, &mut self.old] {
@@ -252,8 +254,8 @@ impl FlowQueue {
         pool.leave(self.allowance);
     }
 
-    /// The flow that a packet joins: its own state, or the class's own flow, where packets of its
-    /// number wait or the pool has no state left. `None`: it is to get a new state.
+    /// Returns the flow that a packet joins: its own state, or the class's own flow, where packets
+    /// of its number wait or the pool has no state left. `None` if it is to get a new state.
     fn flow_of(&self, packet: Packet, pool: &FlowPool) -> Option<u32> {
         let state = pool.find(self.class, packet.flow());
         let must_share = || self.own_packets[bucket(packet)] > 0 || !pool.has_free(self.allowance);
@@ -281,8 +283,8 @@ impl FlowQueue {
         Ok(())
     }
 
-    /// Chooses the packet at the head: an earlier one, or of the first flow whose deficit is
-    /// positive.
+    /// Chooses the packet at the head: an earlier packet, or the first of the first flow whose
+    /// deficit is positive.
     ///
     /// Each flow that is passed over has had its turn or is empty, and the one behind it got a
     /// quantum, at least a packet's length, as it was moved to the end: constant work a packet.
@@ -306,8 +308,8 @@ impl FlowQueue {
             if flow.packets == 0 {
                 pool.pop(list);
                 self.counters.sparse -= u32::from(is_fresh);
-                // Behind the others once, or it could come back as a fresh one at once and starve
-                // them (RFC 8290 §4.2).
+                // It goes behind the others once, or it could come back as a fresh flow at once and
+                // starve them (RFC 8290 §4.2).
                 if is_fresh && self.old.first().is_some() {
                     pool.append(&mut self.old, at);
                 } else {
@@ -339,7 +341,7 @@ impl FlowQueue {
         }
     }
 
-    /// A flow becomes active, and remembers nothing of before.
+    /// Makes a flow active, with a new state.
     fn begin(&mut self, flow: u32, pool: &mut FlowPool) {
         pool[flow].codel = CodelState::new();
         pool[flow].deficit = i32::try_from(self.quantum).unwrap_or(i32::MAX);
@@ -360,7 +362,7 @@ impl EarlierPackets {
         self.packets += 1;
     }
 
-    /// The cell of the first packet, and its length.
+    /// Takes out the first packet; returns its cell and its length.
     #[inline]
     fn pop(&mut self, slab: &PacketSlab) -> Option<(u32, u32)> {
         if self.packets == 0 {
@@ -374,7 +376,7 @@ impl EarlierPackets {
     }
 }
 
-/// The counter of [`FlowQueue::own_packets`] for a packet's flow.
+/// Returns the counter of [`FlowQueue::own_packets`] for a packet's flow.
 #[inline]
 const fn bucket(packet: Packet) -> usize {
     packet.flow() as usize % BUCKETS
@@ -385,7 +387,7 @@ const fn bucket(packet: Packet) -> usize {
 /// for each number would cost 4096.
 const BUCKETS: usize = 128;
 
-/// A flow may hold so many times what is left free.
+/// A flow may hold this many times as much as is left free.
 const ALPHA: u64 = 2;
 
 /// An Ethernet frame with a VLAN tag, without FCS.

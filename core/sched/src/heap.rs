@@ -44,7 +44,7 @@ impl<K: Ord + Copy> MinHeap<K> {
         }
     }
 
-    /// Takes a class out, wherever it is, and says whether it was there. Walks all entries: for
+    /// Takes a class out, wherever it is. Returns whether it was there. Walks all entries: for
     /// changes of configuration.
     pub(crate) fn remove(&mut self, class: u32) -> bool {
         let Some(at) = self.entries.iter().position(|(_, entry)| *entry == class) else {

@@ -9,8 +9,8 @@ use weir_units::Instant;
 use crate::heap::MinHeap;
 use crate::{ClassConfig, TokenBucket};
 
-/// A class that its limit keeps from sending is *parked*: out of the discipline's hands until the
-/// exact instant at which its next packet conforms.
+/// Upper limits by class. A class that its limit keeps from sending is *parked*: not active in the
+/// discipline until the exact instant at which its next packet conforms.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     limits: Vec<Option<Limit>>,
@@ -64,7 +64,7 @@ impl Limits {
         was_parked
     }
 
-    /// Forgets a class. Says whether it was parked.
+    /// Forgets a class. Returns whether it was parked.
     pub(crate) fn remove(&mut self, class: u32) -> bool {
         let Some(limit) = self.limits.get_mut(class as usize).and_then(Option::take) else {
             return false;
@@ -76,7 +76,7 @@ impl Limits {
         limit.parked
     }
 
-    /// Parks the class unless its next packet conforms. Says whether it did park it.
+    /// Parks the class unless its next packet conforms. Returns whether it did.
     #[inline]
     pub(crate) fn hold(&mut self, now: Instant, class: u32, bytes: u32) -> bool {
         let Some(Some(limit)) = self.limits.get_mut(class as usize) else { return false };
@@ -103,7 +103,8 @@ impl Limits {
         }
     }
 
-    /// The next class whose wait may be over, and since when; it is not parked any more.
+    /// Takes out the next class whose wait may be over; returns it with the instant from which it
+    /// may be.
     #[inline]
     pub(crate) fn release(&mut self, now: Instant) -> Option<(Instant, u32)> {
         let (until, _) = self.parked.peek()?;
@@ -117,7 +118,7 @@ impl Limits {
         Some((until, class))
     }
 
-    /// When the first parked class can send, given the length of a class's next packet.
+    /// Returns when the first parked class can send, given the length of a class's next packet.
     pub(crate) fn next(&mut self, now: Instant, bytes: impl Fn(u32) -> u32) -> Option<Instant> {
         loop {
             let (known, class) = self.parked.peek()?;

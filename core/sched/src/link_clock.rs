@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The one virtual clock: it tells when the link has sent all that it was given.
+//! The virtual clock of a link: when it has sent all that it was given.
 
 use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Instant, Nanos, mul_add_div};
 
@@ -20,14 +20,15 @@ pub struct LinkClock {
 }
 
 impl LinkClock {
-    /// An idle link. At rate zero the first packet never ends.
+    /// Makes an idle link. At rate zero the first packet never ends.
     #[must_use]
     pub const fn new(rate: BitRate, catch_up: Nanos) -> Self {
         Self { rate, catch_up, due: Instant::ZERO, fraction: 0 }
     }
 
     /// Puts a packet on the link: right behind the one before, or `catch_up` before `now` if that
-    /// is later. Call it when [`LinkClock::ready`] says so; earlier calls queue up, none is lost.
+    /// is later. Call it when [`LinkClock::ready`] allows it; packets of earlier calls queue up,
+    /// none is lost.
     #[inline]
     pub fn sent(&mut self, now: Instant, bytes: ByteCount) {
         self.idle_until(now.saturating_sub(self.catch_up));
@@ -37,7 +38,7 @@ impl LinkClock {
         self.fraction = fraction;
     }
 
-    /// Says that nothing was there to send before `instant`: the time until then is lost.
+    /// Notes that nothing was there to send before `instant`: the time until then is lost.
     #[inline]
     pub fn idle_until(&mut self, instant: Instant) {
         // A caller that is on time comes at the rounded end, and must not lose the fraction.
@@ -60,24 +61,24 @@ impl LinkClock {
         self.rate = rate;
     }
 
-    /// Checks that the link can take a packet; says otherwise exactly when it can.
+    /// Checks that the link can take a packet.
     ///
     /// # Errors
-    /// The instant, later than `now`.
+    /// The exact instant at which it can, later than `now`.
     #[inline]
     pub fn ready(&self, now: Instant) -> Result<(), Instant> {
         let until = self.busy_until();
         if now >= until { Ok(()) } else { Err(until) }
     }
 
-    /// When the last packet has left, rounded up to a nanosecond.
+    /// Returns when the last packet has left, rounded up to a nanosecond.
     #[inline]
     #[must_use]
     pub fn busy_until(&self) -> Instant {
         self.due + Nanos::new(u64::from(self.fraction > 0))
     }
 
-    /// The rate.
+    /// Returns the rate.
     #[must_use]
     pub const fn rate(&self) -> BitRate {
         self.rate

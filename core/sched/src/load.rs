@@ -56,7 +56,7 @@ pub struct Subject {
 type Make = fn(&LinkConfig, Subject, u32) -> Result<Box<dyn Load>, ConfigError>;
 
 /// A scheduler under load. `FLOWS` is the number of flows of each class, which have queues of their
-/// own. With [`NONE`] no packet says of which flow it is; with [`EACH`] each is a flow.
+/// own. With [`NONE`] no packet has a flow number; with [`EACH`] each packet is a flow.
 struct Bed<S, const FLOWS: u32> {
     scheduler: S,
     leaves: Vec<ClassId>,
@@ -136,13 +136,13 @@ impl Subject {
     /// HFSC with two levels, weights and guarantees.
     pub const HFSC_TREE_MIN: Self = Self::hfsc("hfsc-tree-min", true, true);
 
-    /// The one of that name.
+    /// Returns the subject of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().chain(Self::BUSY).find(|subject| subject.name == name)
     }
 
-    /// A scheduler with so many classes, and packets in them.
+    /// Returns a scheduler with so many classes, and packets in them.
     ///
     /// # Errors
     /// [`ConfigError`], where a class is refused.
@@ -156,7 +156,7 @@ impl Subject {
         (self.make)(&link, self, classes)
     }
 
-    /// Packets queued at first in all classes.
+    /// Returns the number of packets queued at first in all classes.
     fn queued(self, classes: u32) -> u32 {
         if self.backlog > 0 { self.backlog * classes } else { queued(classes) }
     }
@@ -189,13 +189,13 @@ impl Subject {
     }
 }
 
-/// The link with a rate that the load never reaches, so that no call waits for it.
+/// Returns the link with a rate that the load never reaches, so that no call waits for it.
 fn paced(link: &LinkConfig) -> LinkConfig {
     LinkConfig { rate: Some(BitRate::from_bps(2 * LINK_BPS)), ..link.clone() }
 }
 
-/// Packets queued at first in so many classes: four each, so that drawn at random most of them
-/// always have some; and enough for a batch.
+/// Returns the number of packets queued at first in so many classes: four each, so that with random
+/// draws most classes always have some, and enough for a batch.
 #[must_use]
 pub fn queued(classes: u32) -> u32 {
     (4 * classes).max(2 * QUEUE_PACKETS).min(QUEUE_PACKETS * classes)
@@ -245,7 +245,7 @@ impl<S: Scheduler, const FLOWS: u32> Bed<S, FLOWS> {
         Instant::from_nanos(self.centi / 100)
     }
 
-    /// The next packet; `None` if none comes.
+    /// Returns the next packet; `None` if none comes.
     #[inline(always)]
     fn dequeue(&mut self) -> Option<(ClassId, u32)> {
         self.centi += PACKET_CENTI;
@@ -276,7 +276,7 @@ impl<S: Scheduler, const FLOWS: u32> Bed<S, FLOWS> {
         }
     }
 
-    /// xorshift64: the same each time, in a few cycles.
+    /// Draws a class by xorshift64: the same sequence in each run, in a few cycles.
     fn draw(&mut self) -> ClassId {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
@@ -288,7 +288,8 @@ impl<S: Scheduler, const FLOWS: u32> Bed<S, FLOWS> {
     fn cycle(&mut self, packets: u64, mut to: impl FnMut(&mut Self, ClassId) -> ClassId) -> u64 {
         let mut left = 0;
         while left < packets {
-            // Side by side: what is written in two pieces and read as one stalls the processor.
+            // Two arrays: a value that is written in two pieces and read as one stalls the
+            // processor.
             let (mut classes, mut ids) = ([FIRST; BATCH], [0; BATCH]);
             for (class, id) in classes.iter_mut().zip(&mut ids) {
                 let Some((from, packet)) = self.dequeue() else { return left };

@@ -29,13 +29,13 @@ impl<S: Scheduler> Paced<S> {
         Self { inner, clock, link: link.clone(), idle, latest: Instant::ZERO }
     }
 
-    /// The scheduler behind the clock.
+    /// Returns the scheduler behind the clock.
     #[must_use]
     pub const fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// When the link has sent all it was given; `None` without a rate.
+    /// Returns when the link has sent all it was given; `None` without a rate.
     #[must_use]
     pub fn busy_until(&self) -> Option<Instant> {
         self.clock.as_ref().map(LinkClock::busy_until)
@@ -47,7 +47,7 @@ impl<S: Scheduler> Paced<S> {
         self.latest
     }
 
-    /// Something may be there to send from now on.
+    /// Notes that packets to send may be there from `now` on.
     #[inline]
     fn wake(&mut self, now: Instant) {
         if let (Some(until), Some(clock)) = (self.idle, &mut self.clock) {

@@ -33,7 +33,7 @@ pub(crate) struct PacketSlab {
     pub(crate) sums: PacketSums,
 }
 
-/// 48 bytes, in this order for the reason of [`PacketSums`].
+/// 48 bytes, in this order for the reason given at [`PacketSums`].
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct ClassQueue {
@@ -48,7 +48,7 @@ pub(crate) struct ClassQueue {
     /// Zero marks a class that does not exist, or that has a queue for each flow: `managed` is set
     /// for the latter.
     pub(crate) packets_max: u32,
-    /// Never above `bytes_max`, or what that was before.
+    /// Never above `bytes_max`, or above an earlier, larger value of it.
     pub(crate) bytes: u32,
     pub(crate) bytes_max: u32,
     pub(crate) managed: bool,
@@ -70,7 +70,7 @@ impl PacketSlab {
         Self { cells: Vec::new(), limit: 0, free: NIL, sums }
     }
 
-    /// Packets that it may hold.
+    /// Returns the number of packets that it may hold.
     pub(crate) const fn limit(&self) -> usize {
         self.limit
     }
@@ -80,7 +80,7 @@ impl PacketSlab {
         self.free == NIL && self.cells.len() >= self.limit
     }
 
-    /// Makes room for so many packets; never shrinks. Only cells that were in use are moved: a
+    /// Makes room for `limit` packets; never shrinks. Only cells that were in use are moved: a
     /// reallocation would copy, and so touch, the others too.
     pub(crate) fn grow(&mut self, limit: usize) {
         if limit > self.limit {
@@ -147,7 +147,7 @@ impl PacketSlab {
         Some(new)
     }
 
-    /// Takes the packet at the head, and tells the length of the one behind it.
+    /// Takes the packet at the head. Returns it with the length of the one behind it.
     #[inline(always)]
     pub(crate) fn unlink(&mut self, queue: &mut ClassQueue) -> Option<(Packet, Option<u32>)> {
         debug_assert_eq!(queue.head == NIL, queue.packets == 0, "an empty queue has no head");
@@ -191,7 +191,7 @@ impl PacketSlab {
         Some(packet)
     }
 
-    /// The length of the packet in a cell, and the cell behind it.
+    /// Returns the length of the packet in a cell, and the cell behind it.
     #[inline]
     pub(crate) fn peek(&self, at: u32) -> (u32, u32) {
         self.cells.get(at as usize).map_or((0, NIL), |cell| (cell.packet.bytes(), cell.next))

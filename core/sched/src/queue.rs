@@ -47,7 +47,7 @@ pub struct ClassQueues<S = ()> {
 /// The packet that [`ClassQueues::pop`] found at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped {
-    /// This packet leaves. `mark`: set "congestion experienced".
+    /// This packet leaves.
     Send {
         /// The packet.
         packet: Packet,
@@ -56,7 +56,7 @@ pub enum Popped {
         /// The length of the packet behind it, if there is one.
         next: Option<u32>,
     },
-    /// `CoDel` gave up this packet. The queue is not empty: it never gives up the last one.
+    /// `CoDel` dropped this packet. The queue is not empty: `CoDel` never drops its last packet.
     Dropped(Packet),
     /// The queue is empty, or does not exist.
     Empty,
@@ -132,7 +132,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         Ok(())
     }
 
-    /// Removes a queue; its packets go to `orphan`, in order, its counters are forgotten.
+    /// Removes a queue; its packets go to `orphan`, in order, and its counters are forgotten.
     ///
     /// # Errors
     /// [`ConfigError::NoSuchClass`].
@@ -163,7 +163,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         Ok(())
     }
 
-    /// Appends a packet. Says whether the queue was empty before.
+    /// Appends a packet. Returns whether the queue was empty before.
     ///
     /// # Errors
     /// The bound that refused it; the refusal is counted, unless no such queue exists.
@@ -172,7 +172,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         self.push_plain(class, packet).map_or_else(|| self.push_managed(class, packet), Ok)
     }
 
-    /// Appends a packet if its queue has room, is not divided into flows and is not paused. Says
+    /// Appends a packet if its queue has room, is not divided into flows and is not paused. Returns
     /// whether the queue was empty before. After `None` call [`ClassQueues::push_managed`], which
     /// appends the packet or gives the reason of the refusal. The two are apart so that the
     /// compiler keeps the rare cases out of the caller's fast path.
@@ -187,8 +187,8 @@ impl<S: Clone + Default> ClassQueues<S> {
     }
 
     /// Appends a packet that was accepted before and whose queue was removed. The bounds of this
-    /// queue do not hold for it: the slab grows if need be. Where the class has flows, the packet
-    /// leaves before theirs. Says whether the queue was empty before.
+    /// queue do not hold for the packet: the slab grows if need be. Where the class has flows, the
+    /// packet leaves before their packets. Returns whether the queue was empty before.
     ///
     /// # Errors
     /// There is no such queue, or the table holds all packets that it may.
@@ -253,8 +253,8 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
     }
 
-    /// Takes the packet at the head, and tells the length of the one behind it. `None` if the queue
-    /// is empty or managed (by `CoDel`, flows or a pause): call [`ClassQueues::pop`] then.
+    /// Takes the packet at the head. Returns it with the length of the one behind it; `None` if the
+    /// queue is empty or managed (by `CoDel`, flows or a pause): call [`ClassQueues::pop`] then.
     ///
     /// The rare cases have a function of their own so that this answer stays in registers. In
     /// memory it would be written in pieces and read as a whole, which stalls the processor.
@@ -310,7 +310,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         Popped::Send { packet, mark, next }
     }
 
-    /// The length of the packet at the head, `None` without one.
+    /// Returns the length of the packet at the head, `None` without one.
     #[inline]
     #[must_use]
     pub fn head_bytes(&self, class: ClassId) -> Option<u32> {
@@ -325,20 +325,20 @@ impl<S: Clone + Default> ClassQueues<S> {
         prefetch(&self.classes, class.0 as usize);
     }
 
-    /// Tells whether the queue has no packet that may leave or does not exist.
+    /// Tells whether the queue has no packet that may leave, or does not exist.
     #[inline]
     #[must_use]
     pub fn is_empty(&self, class: ClassId) -> bool {
         self.queue(class).is_none_or(|queue| queue.packets == 0)
     }
 
-    /// Checks that the class exists.
+    /// Tells whether the class exists.
     #[must_use]
     pub fn exists(&self, class: ClassId) -> bool {
         self.queue(class).is_some_and(|queue| queue.packets_max > 0 || queue.managed)
     }
 
-    /// An error unless the class exists.
+    /// Checks that the class exists.
     ///
     /// # Errors
     /// [`ConfigError::NoSuchClass`].
@@ -346,27 +346,28 @@ impl<S: Clone + Default> ClassQueues<S> {
         if self.exists(class) { Ok(()) } else { Err(ConfigError::NoSuchClass(class)) }
     }
 
-    /// Everything queued.
+    /// Returns the backlog of all queues.
     #[must_use]
     pub const fn total(&self) -> Backlog {
         let PacketSums { packets_in, packets_out, bytes_in, bytes_out } = self.slab.sums;
         Backlog { packets: packets_in - packets_out, bytes: bytes_in - bytes_out }
     }
 
-    /// The backlog of one class; zero for an unknown class.
+    /// Returns the backlog of one class; zero for an unknown class.
     #[must_use]
     pub fn backlog(&self, class: ClassId) -> Backlog {
         self.queue_with_paused_packets(class).map_or_else(Backlog::default, ClassQueue::backlog)
     }
 
-    /// When the packet at the head of a class arrived; `None` without one.
+    /// Returns when the packet at the head of a class arrived; `None` without one.
     #[must_use]
     pub fn head_arrived(&self, class: ClassId) -> Option<Instant> {
         let queue = self.queue_with_paused_packets(class).filter(|queue| queue.packets > 0)?;
         self.slab.cells.get(queue.head as usize).map(|cell| cell.packet.arrived)
     }
 
-    /// Packets that the class can still take, by its own bound of packets and the table's.
+    /// Returns the number of packets that the class can still take, by its own bound of packets and
+    /// the table's.
     #[must_use]
     pub fn room(&self, class: ClassId) -> u32 {
         let Some(queue) = self.queue_with_paused_packets(class) else { return 0 };
@@ -377,7 +378,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         bound.saturating_sub(queue.packets).min(free)
     }
 
-    /// The class's counters; zero for an unknown class.
+    /// Returns the class's counters; zero for an unknown class.
     #[must_use]
     pub fn counters(&self, class: ClassId) -> ClassCounters {
         let (Some(queue), Some(ledger)) = (self.queue(class), self.ledgers.get(class.0 as usize))
@@ -385,7 +386,8 @@ impl<S: Clone + Default> ClassQueues<S> {
             return ClassCounters::default();
         };
         let sent = Backlog { packets: queue.sent_packets, bytes: queue.sent_bytes };
-        // Derived, not counted for each packet: an accepted packet has left or is still there.
+        // Derived instead of counted for each packet: an accepted packet has left or is still
+        // queued.
         let enqueued = sent.plus(ledger.dropped).plus(self.backlog(class));
         ClassCounters {
             offered: ledger.refused.plus(enqueued),
@@ -397,27 +399,28 @@ impl<S: Clone + Default> ClassQueues<S> {
         }
     }
 
-    /// The counters of a class's flows; zero for one that has none.
+    /// Returns the counters of a class's flows; zero for one that has none.
     #[must_use]
     pub fn flow_counters(&self, class: ClassId) -> FlowCounters {
         let flows = self.ledgers.get(class.0 as usize).and_then(|ledger| ledger.flows.as_ref());
         flows.map_or_else(FlowCounters::default, |flows| flows.counters())
     }
 
-    /// Packets that the slab holds room for; grows with the bounds of the queues.
+    /// Returns the number of packets that the slab has room for; it grows with the bounds of the
+    /// queues.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.slab.limit()
     }
 
-    /// The state of a class, `None` for one that was never added.
+    /// Returns the state of a class, `None` for one that was never added.
     #[inline]
     #[must_use]
     pub fn state(&self, class: ClassId) -> Option<&S> {
         self.classes.get(class.0 as usize).map(|class| &class.state)
     }
 
-    /// The length of the packet at the head, and the state; `None` without a packet.
+    /// Returns the length of the packet at the head, and the state; `None` without a packet.
     #[inline(always)]
     #[must_use]
     pub fn head(&self, class: ClassId) -> Option<(u32, &S)> {
@@ -425,7 +428,8 @@ impl<S: Clone + Default> ClassQueues<S> {
         (queue.packets > 0).then_some((queue.head_bytes, state))
     }
 
-    /// The length of the packet at the head, and the state to change; `None` without a packet.
+    /// Returns the length of the packet at the head, and the state to change; `None` without a
+    /// packet.
     #[inline(always)]
     pub fn head_mut(&mut self, class: ClassId) -> Option<(u32, &mut S)> {
         let Class { queue, state } = self.classes.get_mut(class.0 as usize)?;
@@ -437,7 +441,7 @@ impl<S: Clone + Default> ClassQueues<S> {
         self.classes.get(class.0 as usize).map(|class| &class.queue)
     }
 
-    /// The queue with all its packets, those that a pause hides included.
+    /// Returns the queue with all its packets, including those that a pause hides.
     fn queue_with_paused_packets(&self, class: ClassId) -> Option<&ClassQueue> {
         match self.ledgers.get(class.0 as usize).map(|ledger| &ledger.pause) {
             Some(Pause::Paused(queue)) => Some(queue),
@@ -531,14 +535,14 @@ impl<S: Clone + Default> ClassQueues<S> {
 }
 
 impl Ledger {
-    /// Ends a pause: shows the packets that it hid. Tells whether it hid any.
+    /// Ends a pause: shows the packets that it hid. Returns true if it had hidden the queue.
     fn end_pause(&mut self, queue: &mut ClassQueue) -> bool {
         let was_hidden = self.pause.end(queue);
         queue.managed = self.codel.is_some() || self.flows.is_some();
         was_hidden
     }
 
-    /// The bound of the class's queue in packets.
+    /// Returns the bound of the class's queue in packets.
     fn packets_max(&self, queue: &ClassQueue) -> u32 {
         self.flows.as_ref().map_or(queue.packets_max, |flows| flows.packets_max())
     }
@@ -568,7 +572,7 @@ impl Backlog {
         self.bytes += bytes;
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
     }

@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-/// First in, first out. Room is made by [`Ring::reserve`]; what exceeds it is refused, since each
-/// user has an argument why nothing does.
+/// First in, first out. [`Ring::reserve`] makes room. An entry beyond that is refused; each user
+/// makes sure that there is none.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     /// A power of two long, or empty.
@@ -70,7 +70,7 @@ impl Ring {
         (self.len > 0).then(|| self.slots[self.head])
     }
 
-    /// All entries, the first first.
+    /// Returns all entries, the first first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         (0..self.len).map(|index| self.slots[(self.head + index) & self.mask()])
     }

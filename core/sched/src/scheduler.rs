@@ -211,7 +211,7 @@ pub struct FlowCounters {
 }
 
 impl FlowCounters {
-    /// The sum.
+    /// Returns the sum.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -331,23 +331,23 @@ pub trait Scheduler {
         let _ = (now, rate);
     }
 
-    /// The backlog of all classes.
+    /// Returns the backlog of all classes.
     fn backlog(&self) -> Backlog;
 
-    /// The backlog of one class; zero for an unknown class.
+    /// Returns the backlog of one class; zero for an unknown class.
     fn class_backlog(&self, class: ClassId) -> Backlog;
 
-    /// When the packet at the head of a class's queue arrived; `None` without one.
+    /// Returns when the packet at the head of a class's queue arrived; `None` without one.
     fn head_arrived(&self, class: ClassId) -> Option<Instant>;
 
-    /// Packets that the class's queue can still take, by its own bound of packets and by
-    /// [`LinkConfig::packets_max`].
+    /// Returns the number of packets that the class's queue can still take, by its own bound of
+    /// packets and by [`LinkConfig::packets_max`].
     fn room(&self, class: ClassId) -> u32;
 
-    /// The class's counters; zero for an unknown class.
+    /// Returns the class's counters; zero for an unknown class.
     fn counters(&self, class: ClassId) -> ClassCounters;
 
-    /// The counters of the class's flows; zero for one whose flows share a queue.
+    /// Returns the counters of the class's flows; zero for one whose flows share a queue.
     fn flow_counters(&self, class: ClassId) -> FlowCounters;
 }
 
@@ -396,7 +396,7 @@ impl Packet {
     /// Bits of a flow's number.
     pub const FLOW_BITS: u32 = 10;
 
-    /// A packet of `bytes` accounted bytes (at most [`Packet::MAX_BYTES`], clipped).
+    /// Makes a packet of `bytes` accounted bytes (at most [`Packet::MAX_BYTES`], clipped).
     #[must_use]
     pub const fn new(id: u32, bytes: u32, arrived: Instant) -> Self {
         let bytes = if bytes > Self::MAX_BYTES { Self::MAX_BYTES } else { bytes };
@@ -427,13 +427,13 @@ impl Packet {
         self
     }
 
-    /// Accounted length in bytes.
+    /// Returns the accounted length in bytes.
     #[must_use]
     pub const fn bytes(self) -> u32 {
         self.length_and_flow & Self::MAX_BYTES
     }
 
-    /// The number of the packet's flow; 0 if it was never set.
+    /// Returns the number of the packet's flow; 0 if it was never set.
     #[must_use]
     pub const fn flow(self) -> u32 {
         (self.length_and_flow >> LENGTH_BITS) & FLOW_MASK
@@ -445,7 +445,7 @@ impl Packet {
         self.length_and_flow & ECN_BIT != 0
     }
 
-    /// Tells whether the packet is of an L4S sender.
+    /// Tells whether the packet comes from an L4S sender.
     #[must_use]
     pub const fn is_scalable(self) -> bool {
         self.length_and_flow & L4S_BIT != 0

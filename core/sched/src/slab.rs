@@ -27,7 +27,7 @@ impl<T> Slab<T> {
         u32::try_from(self.items.len() - 1).unwrap_or(NONE)
     }
 
-    /// All indexes, free ones too.
+    /// Returns all indexes, free ones too.
     pub(crate) fn indexes(&self) -> impl Iterator<Item = u32> + use<T> {
         (0..).take(self.items.len())
     }

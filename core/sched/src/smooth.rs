@@ -25,7 +25,7 @@
 //! **Refusal.** A packet that would leave more than `delay_max + width` after its arrival is
 //! refused as it arrives. An admitted packet is never dropped.
 //!
-//! **Control.** [`WindowControl`] moves the window from what an interval measured;
+//! **Control.** [`WindowControl`] moves the window by the measures of an interval;
 //! [`LogarithmicControl`] is the default. Its reasoning is on the page `smooth.md` of the
 //! algorithms. [`LinearPid`] is the law of the text, for comparison.
 
@@ -69,14 +69,14 @@ pub struct SmoothShaper<C = LogarithmicControl> {
 }
 
 impl SmoothShaper {
-    /// A shaper that has sent nothing, with its window at zero.
+    /// Makes a shaper that has sent nothing, with its window at zero.
     #[must_use]
     pub fn new(config: SmoothConfig, now: Instant) -> Self {
         Self::with_control(config, LogarithmicControl, now)
     }
 
-    /// A shaper that releases nothing before `released`, when the last packet of the shaper that it
-    /// replaces leaves.
+    /// Makes a shaper that releases nothing before `released`, when the last packet of the shaper
+    /// that it replaces leaves.
     #[must_use]
     pub fn after(config: SmoothConfig, now: Instant, released: Instant) -> Self {
         Self { released, ..Self::new(config, now) }
@@ -84,7 +84,7 @@ impl SmoothShaper {
 }
 
 impl<C: WindowControl> SmoothShaper<C> {
-    /// A shaper whose window is moved by `control`.
+    /// Makes a shaper whose window is moved by `control`.
     #[must_use]
     pub fn with_control(config: SmoothConfig, control: C, now: Instant) -> Self {
         let clock = LinkClock::new(config.rate, Nanos::ZERO);
@@ -121,7 +121,7 @@ impl<C: WindowControl> SmoothShaper<C> {
         Some(leaves)
     }
 
-    /// The turn of the next packet at the rate, and when it leaves if it arrives now.
+    /// Returns the turn of the next packet at the rate, and when it leaves if it arrives now.
     fn next_release(&self, now: Instant) -> (Instant, Instant) {
         let turn = self.clock.busy_until();
         let first = now + self.position;
@@ -130,7 +130,8 @@ impl<C: WindowControl> SmoothShaper<C> {
         (turn, leaves)
     }
 
-    /// The number of packets of `bytes` bytes that would be admitted now, one after the other.
+    /// Returns the number of packets of `bytes` bytes that would be admitted now, one after the
+    /// other.
     #[must_use]
     pub fn room(&self, now: Instant, bytes: u32) -> u64 {
         let now = self.latest.max(now);
@@ -170,7 +171,7 @@ impl<C: WindowControl> SmoothShaper<C> {
         self.interval.refuse(bytes);
     }
 
-    /// Closes the interval if that is due: the window moves, and a new interval begins.
+    /// Closes the interval if it is over: the window moves, and a new interval begins.
     ///
     /// An interval lasts for twice the delay at least, so that a closed loop has reacted to the
     /// last move of the window. It ends early once a quarter of it went unused. It need not end
@@ -197,25 +198,25 @@ impl<C: WindowControl> SmoothShaper<C> {
         self.interval = IntervalMeasures::begin(now, measured.standing_lead());
     }
 
-    /// The least delay of a packet now: where the window begins.
+    /// Returns the least delay of a packet now: where the window begins.
     #[must_use]
     pub const fn position(&self) -> Nanos {
         self.position
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     #[must_use]
     pub const fn config(&self) -> &SmoothConfig {
         &self.config
     }
 
-    /// Packets that left after the end of the window.
+    /// Returns the number of packets that left after the end of the window.
     #[must_use]
     pub const fn late(&self) -> u64 {
         self.late
     }
 
-    /// Packets that were refused.
+    /// Returns the number of packets that were refused.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
@@ -282,7 +283,7 @@ mod tests {
         }
     }
 
-    /// A shaper after two seconds of overload, with its window at 24 ms.
+    /// Returns a shaper after two seconds of overload, with its window at 24 ms.
     fn overloaded() -> SmoothShaper {
         let mut shaper = shaper(SmoothConfig { delay_max: Nanos::from_millis(24), ..CONFIG });
         for packet in 0..1000 {

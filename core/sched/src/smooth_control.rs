@@ -22,8 +22,8 @@ pub struct SmoothConfig {
 }
 
 impl SmoothConfig {
-    /// The defaults at a rate: 100 ms of credit, a window of 3 ms that moves each second, up to
-    /// 200 ms.
+    /// Returns the defaults at a rate: 100 ms of credit, a window of 3 ms that moves each second,
+    /// up to 200 ms.
     #[must_use]
     pub const fn new(rate: BitRate) -> Self {
         Self {
@@ -35,13 +35,13 @@ impl SmoothConfig {
         }
     }
 
-    /// The longest delay of a packet that is not refused.
+    /// Returns the longest delay of a packet that is not refused.
     #[must_use]
     pub fn longest(&self) -> Nanos {
         self.delay_max.saturating_add(self.width)
     }
 
-    /// The most bytes that wait at once, but for one packet.
+    /// Returns the most bytes that wait at once, but for one packet.
     #[must_use]
     pub fn backlog_max(&self) -> ByteCount {
         self.rate.bytes_in_floor(self.longest().saturating_add(self.credit))
@@ -50,8 +50,8 @@ impl SmoothConfig {
 
 /// Moves the window of a [`SmoothShaper`](crate::SmoothShaper) at the end of an interval.
 pub trait WindowControl: Clone + fmt::Debug {
-    /// The next position, from the last one and an interval that lasted for `lasted` and released
-    /// at least a packet. A position above `delay_max` is clipped to it.
+    /// Returns the next position, from the last one and an interval that lasted for `lasted` and
+    /// released at least a packet. A position above `delay_max` is clipped to it.
     fn next(
         &mut self,
         position: Nanos,
@@ -78,12 +78,12 @@ pub struct IntervalMeasures {
     pub lead: Nanos,
     /// `lead` of the interval before.
     pub lead_before: Nanos,
-    /// Time of the rate that was lost, since no packet was there to use it.
+    /// Time at the rate that was lost, since no packet was there to use it.
     pub idle: Nanos,
 }
 
 impl IntervalMeasures {
-    /// An interval that begins now.
+    /// Makes an interval that begins now.
     #[must_use]
     pub const fn begin(start: Instant, lead_before: Nanos) -> Self {
         let (bytes, refused, none) = (ByteCount::ZERO, ByteCount::ZERO, Nanos::ZERO);
@@ -105,14 +105,14 @@ impl IntervalMeasures {
         self.lose(turn, leaves);
     }
 
-    /// Counts the time of the rate that was lost from `turn` on, until `until`. Time before the
-    /// interval is none of its own.
+    /// Counts the time at the rate that was lost between `turn` and `until`. Time before the
+    /// interval does not count.
     pub(crate) fn lose(&mut self, turn: Instant, until: Instant) {
         let lost = until.saturating_since(turn.max(self.start));
         self.idle = self.idle.saturating_add(lost);
     }
 
-    /// The lead that an interval after this one begins with: none if this one sent nothing.
+    /// Returns the lead that an interval after this one begins with: none if this one sent nothing.
     pub(crate) const fn standing_lead(&self) -> Nanos {
         if self.packets > 0 { self.lead } else { Nanos::ZERO }
     }
@@ -122,19 +122,20 @@ impl IntervalMeasures {
         self.refused += bytes;
     }
 
-    /// The time that the released bytes take at a rate.
+    /// Returns the time that the released bytes take at a rate.
     #[must_use]
     pub fn served(&self, rate: BitRate) -> Nanos {
         rate.time_for_ceil(self.bytes)
     }
 
-    /// The mean delay.
+    /// Returns the mean delay.
     #[must_use]
     pub fn mean_delay(&self) -> Nanos {
         Nanos::new(self.delays.as_nanos().checked_div(self.packets).unwrap_or(0))
     }
 
-    /// By how much time the sender used more than its rate in `lasted`; negative: less.
+    /// Returns by how much the sender exceeded its rate in `lasted`, as time at the rate; negative
+    /// if it used less.
     ///
     /// The debt alone tells: the least that was borrowed, its growth since the interval before, and
     /// what was refused. Where time of the rate was lost, that time is what was used less. Bytes
@@ -148,8 +149,8 @@ impl IntervalMeasures {
         i128::from(self.lead.saturating_add(grown).as_nanos()) + refused
     }
 
-    /// The text's credit error: by how much time of the rate the bytes released, borrowed and
-    /// refused exceed an interval.
+    /// Returns the text's credit error: by how much time of the rate the bytes released, borrowed
+    /// and refused exceed an interval.
     fn credit_error(&self, lasted: Nanos, rate: BitRate) -> i128 {
         let refused = rate.time_for_ceil(self.refused).min(lasted);
         let used = [self.served(rate), self.lead, refused];
@@ -206,7 +207,7 @@ pub struct LinearPid {
 }
 
 impl LinearPid {
-    /// A controller of these gains, in thousandths.
+    /// Makes a controller of these gains, in thousandths.
     #[must_use]
     pub const fn new(proportional: i64, integral: i64, derivative: i64) -> Self {
         Self { proportional, integral, derivative, sum: 0, last: 0 }

@@ -25,7 +25,7 @@ pub struct HighestFirst {
     next: u64,
 }
 
-/// Levels below the top in the upper half, and in the lower a number that grows with every
+/// Levels below the top in the upper half, and in the lower half a number that grows with every
 /// service, so that equal levels take turns.
 type Rank = u128;
 

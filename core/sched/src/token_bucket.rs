@@ -32,7 +32,7 @@ impl TokenBucket {
     /// The largest burst in units; a larger one is clipped to it.
     pub const BURST_MAX: u64 = i64::MAX.unsigned_abs() / NANOS_PER_SECOND;
 
-    /// A full bucket. `rate_per_second` and `burst` are in the unit that the caller counts.
+    /// Makes a full bucket. `rate_per_second` and `burst` are in the unit that the caller counts.
     #[must_use]
     pub fn new(rate_per_second: u64, burst: u64, now: Instant) -> Self {
         let full = in_nanos(burst);
@@ -89,19 +89,19 @@ impl TokenBucket {
         if now >= due { Ok(()) } else { Err(due) }
     }
 
-    /// Whole units available now, at least zero.
+    /// Returns the whole units available now, at least zero.
     #[must_use]
     pub fn available(&self, now: Instant) -> u64 {
         u64::try_from(self.level_at(now)).unwrap_or(0) / NANOS_PER_SECOND
     }
 
-    /// Units a second.
+    /// Returns the rate in units a second.
     #[must_use]
     pub const fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// Units in a full bucket: the burst, clipped to [`TokenBucket::BURST_MAX`].
+    /// Returns the units in a full bucket: the burst, clipped to [`TokenBucket::BURST_MAX`].
     #[must_use]
     pub const fn burst(&self) -> u64 {
         self.full.unsigned_abs() / NANOS_PER_SECOND
@@ -124,7 +124,7 @@ impl TokenBucket {
     }
 }
 
-/// `count` units in 10⁻⁹ units, clipped to what a level can hold.
+/// Converts `count` units to 10⁻⁹ units, clipped to what a level can hold.
 fn in_nanos(count: u64) -> i64 {
     i64::try_from(count.min(TokenBucket::BURST_MAX) * NANOS_PER_SECOND).unwrap_or(i64::MAX)
 }

@@ -22,14 +22,15 @@ use crate::{ClassConfig, ClassQueues, LinkClock, LinkConfig, WaitReason};
 /// there.) Counts are fractions: a rest below one packet is carried into the class's next turn, and
 /// forgotten when its queue runs empty.
 ///
-/// A class below its minimum is served before others, out of turn.
+/// A class below its minimum is served before the others, out of turn.
 pub type Wrr = Flat<PacketRounds>;
 
 /// The discipline of [`Wrr`].
 #[derive(Clone, Debug)]
 pub struct PacketRounds {
     classes: Vec<Class>,
-    /// Listed classes, the one whose turn it is in front; inactive ones leave when they get there.
+    /// Listed classes, the one whose turn it is in front; inactive ones leave when they get to the
+    /// front.
     ring: Ring,
     /// Packets left in the turn of the class in front; `None` between turns.
     turn: Option<u64>,
@@ -62,7 +63,7 @@ struct Class {
 }
 
 impl Class {
-    /// Weight over mean packet size, in an arbitrary unit.
+    /// Returns weight over mean packet size, in an arbitrary unit.
     fn packet_rate(&self) -> u64 {
         // 20 bits of weight and 43 more: no overflow, and 2⁻¹⁷ exact for the longest frames.
         (u64::from(self.weight) << 43) / self.mean.max(MEAN_UNIT)
@@ -83,7 +84,7 @@ impl PacketRounds {
         let count = (u128::from(rate) << CARRY_BITS) / u128::from(self.least);
         let count = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(state.carry);
         state.carry = count & ((1 << CARRY_BITS) - 1);
-        // At least one, for nobody is below the least.
+        // At least one, since no class is below the least.
         self.turn = Some(count >> CARRY_BITS);
     }
 
@@ -114,7 +115,7 @@ impl PacketRounds {
         self.reweighed = false;
     }
 
-    /// Why a busy wire is waited for; `None` if nothing is queued.
+    /// Returns the reason to wait for the busy wire; `None` if nothing is queued.
     fn why_busy(&self, queues: &ClassQueues) -> Option<WaitReason> {
         let holder = self.ring.front().filter(|_| self.turn.is_some());
         let emptied = holder.is_some_and(|class| !self.classes[class as usize].active);

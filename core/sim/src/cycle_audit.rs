@@ -44,9 +44,10 @@ pub struct CycleAudit {
     pub outside_bytes: u64,
     /// Frames that were sent in another owner's gate.
     pub lent: u64,
-    /// Frames of those before which the gate's owner had one that fitted.
+    /// Frames of those that were sent although the gate's owner had a frame that fitted.
     pub usurped: u64,
-    /// The largest difference of a gate's share from its frames times `t / P`, percentage points.
+    /// The largest difference between the time that an owner's frames took in its gates and the
+    /// time that they must take, in percentage points of the gates' time.
     pub capacity_error: f64,
     /// Frames whose delay was measured.
     pub delays: u64,
@@ -61,8 +62,8 @@ pub struct CycleAudit {
 /// The cycles that an audit draws.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CycleVariety {
-    /// The timetable begins so much later than the scheduler's first cycle: with any but zero, the
-    /// audit must find frames outside.
+    /// The timetable begins so much later than the scheduler's first cycle: with any value but
+    /// zero, the audit must find frames outside.
     pub skew: Nanos,
     /// Gates begin no frame in their last part of this length.
     pub guard: Nanos,
@@ -70,10 +71,10 @@ pub struct CycleVariety {
     pub borrow: bool,
 }
 
-/// Audits the cycle of a seed.
+/// Draws the cycle of a seed and audits it.
 ///
 /// # Errors
-/// [`ConfigError`], which would be a fault of the audit.
+/// The scheduler refuses a configuration, which would be a fault of the audit.
 pub fn audit_cycle(seed: u64, variety: CycleVariety) -> Result<CycleAudit, ConfigError> {
     let CycleVariety { skew, guard, borrow } = variety;
     let mut audit = CycleAudit { cycles: 1, ..CycleAudit::default() };
@@ -101,7 +102,8 @@ impl CycleAudit {
         self.usurped += rig.usurped;
     }
 
-    /// Compares frames of some gates with what these carry in [`CAPACITY_CYCLES`].
+    /// Compares `frames`, which were sent in `gates`, with what these gates carry in
+    /// [`CAPACITY_CYCLES`] cycles.
     fn judge(
         &mut self,
         rig: &CycleRig,
@@ -125,14 +127,15 @@ impl CycleAudit {
                 u128::from(gates.iter().map(carries).sum::<u64>() * CAPACITY_CYCLES)
             }
         };
-        // Where an owner is alone, one frame more may begin in a window than fits it.
+        // If all gates are one without an end, one frame more may begin in the window than fits
+        // into it.
         let off = expected.abs_diff(frames.into()).saturating_sub(is_endless.into());
         let off = off * bits / u128::from(rate.as_bps());
         let error = off as f64 / (open * CAPACITY_CYCLES) as f64 * 100.0;
         self.capacity_error = self.capacity_error.max(error);
     }
 
-    /// The sum of two, or the worse.
+    /// Returns the sums of two audits, and the larger capacity error.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -159,8 +162,8 @@ struct CyclePlan {
 }
 
 impl CyclePlan {
-    /// Phases of 1 to 20 times `longest` and the guard for each owner, and some more, in random
-    /// order.
+    /// Draws a phase for each owner and some more, in random order, each of 1 to 20 times `longest`
+    /// plus the guard.
     fn draw(draw: &mut Seed, owners: usize, longest: Nanos, guard: Nanos) -> Self {
         let longest = longest.saturating_add(guard).as_nanos();
         let more = draw.between(0, 8);
@@ -202,7 +205,7 @@ impl CyclePlan {
         gates
     }
 
-    /// The longest time for which an owner's gates are closed.
+    /// Returns the longest time for which an owner's gates are closed.
     fn longest_closed(&self, owner: usize) -> u64 {
         let gates = self.gates(Some(owner));
         let again = gates.first().map(|(start, _)| start.saturating_add(self.length()));
@@ -329,7 +332,7 @@ impl CycleRig {
         self.wire.set_rate(rate);
     }
 
-    /// The phases of an owner that has left are nobody's until the cycle changes.
+    /// Closes the phases of an owner that has left, until the cycle changes.
     fn close(&mut self, owner: usize) {
         let phases = self.timetable.iter_mut().flat_map(|(_, plan)| &mut plan.phases);
         phases.filter(|(of, _)| *of == Some(owner)).for_each(|(of, _)| *of = None);
@@ -382,15 +385,15 @@ impl CycleRig {
         SentFrame { owner, arrived: packet.arrived, start, end, is_lent }
     }
 
-    /// Tells whether the gate's owner has a frame that is over before the gate ends.
+    /// Returns true if the gate's owner has a frame whose transmission ends before the gate does.
     fn could_send(&self, owner: usize) -> bool {
         let Some(bytes) = self.waiting[owner].front() else { return false };
         let time = self.wire.rate().time_for_ceil(ByteCount::new(*bytes)).as_nanos();
         self.gate(self.now, self.now + time + 1).is_some()
     }
 
-    /// The owner of the gate that is open from `start` to `end`; `None` if it ends earlier. Walks
-    /// the timetable from phase to phase.
+    /// Returns the owner of the gate that is open from `start` to `end`, or `None` if the gate ends
+    /// earlier. Walks the timetable from phase to phase.
     fn gate(&self, start: u64, end: u64) -> Option<Option<usize>> {
         let (mut at, mut owner) = (start, None);
         while at < end {
@@ -413,7 +416,8 @@ impl CycleRig {
         owner
     }
 
-    /// Packets that are nowhere.
+    /// Returns the number of packets that are neither sent, nor queued, nor handed back, and one
+    /// more if the backlogs of the classes do not add up.
     fn lost(&self) -> u64 {
         let backlog = self.scheduler.backlog().packets;
         let queues = self.classes.iter().map(|class| self.scheduler.class_backlog(*class).packets);
@@ -442,7 +446,7 @@ fn capacity(audit: &mut CycleAudit, mut rig: CycleRig, plan: &CyclePlan, bytes: 
     audit.add(&rig);
 }
 
-/// One owner floods and has the time of all, gate by gate.
+/// Audits an owner that alone is active, and must therefore use every gate.
 fn alone(audit: &mut CycleAudit, mut rig: CycleRig, plan: &CyclePlan, bytes: u32) {
     (0..4).for_each(|_| rig.queue(0, bytes));
     let each = (0..plan.owners).map(Some).chain([None]);
@@ -523,7 +527,7 @@ fn change(
         plan = CyclePlan::draw(draw, plan.owners, longest, plan.guard);
         rig.change(plan.clone())?;
         if draw.one_in(3) {
-            // Frames fit their phases at any rate from the first one on.
+            // Phases are drawn for the lowest rate, so frames fit them at every rate.
             rig.set_rate(BitRate::from_bps(least.as_bps() * draw.between(1, 4)));
         }
         audit.changes += 1;
@@ -538,7 +542,7 @@ fn change(
     Ok(())
 }
 
-/// Makes the scheduler of an owner.
+/// Returns the function that makes a scheduler of the given kind for the inside of the phases.
 fn maker(kind: SchedulerAlgorithm) -> fn(&LinkConfig) -> AnyScheduler {
     match kind {
         SchedulerAlgorithm::Fifo => |link| AnyScheduler::new(SchedulerAlgorithm::Fifo, link),
@@ -563,8 +567,9 @@ const FRAME_MOST: ByteCount = ByteCount::new(1518);
 const QUEUE_PACKETS: u32 = 64;
 /// Cycles over which the capacity is counted.
 const CAPACITY_CYCLES: u64 = 10;
-/// Frames of an owner that are timed, and changes, of each cycle.
+/// Frames of an owner that are timed in each cycle.
 const PROBES: usize = 40;
+/// Changes under traffic of each cycle.
 const CHANGES: usize = 12;
 
 #[cfg(test)]
@@ -591,7 +596,7 @@ mod tests {
         assert_eq!(audit.lent, 0, "{audit:?}");
     }
 
-    /// Goal: those of lent time, too.
+    /// Goal: the laws hold over random cycles whose owners lend their time, too.
     #[test]
     fn random_cycles_that_lend_keep_their_laws() {
         let audit = audit(50, Nanos::ZERO, true);

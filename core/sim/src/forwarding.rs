@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A network of stations that packets pass: processors with a cost by packet and byte, and whatever
-//! is a [`Bottleneck`].
+//! A network of stations that packets pass: processors with a cost per packet and per byte, and any
+//! [`Bottleneck`].
 //!
 //! **Problem.** The load that a chain of software forwarders carries, and the time of a packet in
 //! it, follow from the slowest of its parts, and the parts are shared: one processor may work for
@@ -29,19 +29,19 @@ use crate::{Departure, EventQueue, SimError, SimSource};
 /// The processor time of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCost {
-    /// By the piece.
+    /// Per packet.
     pub packet: Nanos,
-    /// By each 1024 bytes.
+    /// Per 1024 bytes.
     pub kib: Nanos,
 }
 
 /// A place that packets pass.
 pub enum ForwardingStation {
-    /// Equal processors with one queue of at most so many waiting packets.
+    /// Equal processors with one bounded queue.
     Processors {
         /// Processors; at least 1 counts.
         count: usize,
-        /// Packets that wait at most; those in work are not among them.
+        /// The most packets that wait, without those in work.
         queue: usize,
     },
     /// A link, a scheduler, a shaper.
@@ -59,7 +59,7 @@ pub struct ForwardingStop {
     pub overhead: u32,
 }
 
-/// A source and the way of its packets.
+/// A source and the path of its packets.
 #[derive(Clone, Debug)]
 pub struct ForwardingFlow {
     /// The lengths and times of its packets. Its interface and addresses mean nothing here.
@@ -68,7 +68,7 @@ pub struct ForwardingFlow {
     pub stops: Vec<ForwardingStop>,
 }
 
-/// The packets of a flow by their fate; what is missing is on its way.
+/// The packets of a flow by their fate; the others are on their way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwardingCounts {
     /// Offered by its source.
@@ -96,7 +96,8 @@ struct StationState {
     in_work: usize,
     /// Processor time of all packets that were begun.
     busy: Nanos,
-    /// When its bottleneck lets something go: asked only after it changed.
+    /// The time at which its bottleneck releases its next packet, updated after each change of the
+    /// bottleneck.
     due: Option<Instant>,
 }
 
@@ -144,10 +145,10 @@ impl StationState {
 }
 
 impl ForwardingNetwork {
-    /// Makes an empty network.
+    /// Makes a network of these stations and flows, without packets.
     ///
     /// # Errors
-    /// A stop is at a station that is not there, or there are too many flows.
+    /// A stop is at a station that does not exist, or there are too many flows.
     pub fn new(
         stations: Vec<ForwardingStation>,
         flows: Vec<ForwardingFlow>,
@@ -180,7 +181,7 @@ impl ForwardingNetwork {
     /// Runs until `until`, and reports each packet that comes out behind its last stop.
     ///
     /// # Errors
-    /// Too many packets are on their way, or the clock does not advance.
+    /// Too many events are scheduled, or the clock does not advance.
     pub fn run_until(
         &mut self,
         until: Instant,
@@ -199,13 +200,14 @@ impl ForwardingNetwork {
         Ok(())
     }
 
-    /// Returns the packets of a flow by their fate; zeros for a flow that is not there.
+    /// Returns the packets of a flow by their fate; zeros for a flow that does not exist.
     #[must_use]
     pub fn counts(&self, flow: usize) -> ForwardingCounts {
         self.flows.get(flow).map(|of| of.counts).unwrap_or_default()
     }
 
-    /// Returns the processor time that a station has begun to use; zero for a bottleneck.
+    /// Returns the processor time of all packets that a station has begun to serve; zero for a
+    /// bottleneck.
     #[must_use]
     pub fn busy(&self, station: usize) -> Nanos {
         self.stations.get(station).map_or(Nanos::ZERO, |of| of.busy)
@@ -297,7 +299,8 @@ impl ForwardingNetwork {
         self.events.push(self.now + time, ForwardingEvent::Done(id))
     }
 
-    /// Has a processor take its next packet, and the one that it is done with go on.
+    /// Ends a processor's work on a packet, which goes to its next stop; the processor takes the
+    /// next waiting packet.
     fn done(&mut self, id: u32, report: &mut dyn FnMut(Departure)) -> Result<(), SimError> {
         let packet = &mut self.packets[id];
         let stop = self.flows[packet.flow].flow.stops.get(packet.stop).copied();
@@ -325,7 +328,8 @@ impl ForwardingNetwork {
     }
 }
 
-/// Packets on their way, at most.
+/// The most scheduled events: one for each source, each packet in work and each packet between a
+/// bottleneck and its next stop.
 const EVENTS_MAX: usize = 1 << 20;
 
 #[cfg(test)]
@@ -379,13 +383,13 @@ mod tests {
         assert_eq!(network.busy(0), Nanos::from_micros(100));
     }
 
-    /// Goal: a station that a flow visits three times carries a third; two processors twice as
-    /// much; nothing is lost unseen.
+    /// Goal: a station that a flow visits three times carries a third of the packets, and two
+    /// processors carry twice as many; every lost packet is counted.
     #[test]
     fn a_shared_processor_is_the_bound() {
         for (count, visits, expected) in [(1, 1, 100_000), (1, 3, 33_333), (2, 3, 66_666)] {
             let stops = vec![stop(0, 10); visits];
-            // Nothing is lost at 99 % of it.
+            // Nothing is lost at 99 % of the expected rate.
             let calm = flow(100, expected * 99 / 100, &stops);
             let (network, seen) = run(vec![processors(count)], vec![calm]);
             assert_eq!(

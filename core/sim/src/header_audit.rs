@@ -2,8 +2,8 @@
 //! How a port tells slices apart, checked on random and malformed frames against an oracle.
 //!
 //! The node has slices of each kind: without headers, with a VLAN, with the number of a parallel
-//! internet, with both, and told by five-tuples; the same address is a vif's in each of them, so
-//! that only headers and five-tuples can tell which is meant. Where numbers are bare bytes, every
+//! internet, with both, and told by five-tuples; each has vifs with the same addresses, so that
+//! only headers and five-tuples can tell which slice is meant. Where numbers are bare bytes, every
 //! slice has one. The oracle reads a frame byte by byte and says who gets what, or why nobody does.
 //! It knows the format and shares no code with the switch.
 
@@ -19,16 +19,15 @@ use crate::{Seed, SimError, SimNode};
 pub struct HeaderAudit {
     /// Frames from the port.
     pub frames: u64,
-    /// Frames of those that a vif got.
+    /// Frames of those that reached a vif.
     pub delivered: u64,
-    /// Frames of those whose slice was told by five-tuples.
+    /// Delivered frames all of whose slices are told by five-tuples.
     pub told: u64,
     /// Frames of those that the oracle calls malformed or nobody's.
     pub refused: u64,
-    /// Frames of those that are malformed within the header of a parallel internet, or of one that
-    /// is unknown.
+    /// Refused frames whose header of a parallel internet is cut short, or has an unknown number.
     pub headers_refused: u64,
-    /// Frames with which the switch did another thing than the oracle says, its counters included.
+    /// Frames that the switch handled or counted otherwise than the oracle says.
     pub different: u64,
     /// Frames that vifs sent: each must leave by the port with its slice's headers, and come back
     /// as it was sent.
@@ -44,8 +43,8 @@ pub enum ExpectedFrame {
     Refused(Reason),
 }
 
-/// The slices of the audit on a port of this form: VLAN and parallel internet. Where the last two
-/// have no number, they have the five-tuples of [`audit_tuples`].
+/// Returns the slices of the audit on a port of this form: VLAN and parallel internet of each. If
+/// the last two have no number, they have the five-tuples of [`audit_tuples`].
 #[must_use]
 pub const fn audit_slices(form: PihForm) -> [(Option<u16>, Option<u8>); AUDIT_SLICES] {
     let (first, second, told) = match form {
@@ -64,7 +63,8 @@ pub const fn audit_slices(form: PihForm) -> [(Option<u16>, Option<u8>); AUDIT_SL
     ]
 }
 
-/// A node of [`audit_slices`], each with two vifs of the addresses of [`audit_mac`]; all in memory.
+/// Returns the policy of a node with the slices of [`audit_slices`], each with two vifs that have
+/// the addresses of [`audit_mac`]; all interfaces are in memory.
 #[must_use]
 pub fn audit_policy(form: PihForm) -> Policy {
     let mut policy = Policy::new("node");
@@ -87,14 +87,14 @@ pub fn audit_policy(form: PihForm) -> Policy {
     policy
 }
 
-/// The address of the first or second vif of each slice.
+/// Returns the address of the first or second vif of each slice.
 #[must_use]
 pub const fn audit_mac(member: u8) -> [u8; 6] {
     [0x02, 0x5a, 0xc3, member, 0x3c, 0xa5]
 }
 
-/// Draws a frame as it may come from a port of this form: sound, of strange headers, changed in a
-/// byte, or cut.
+/// Draws a frame as it may come from a port of this form: valid, with unusual headers, with one
+/// byte changed, or cut short.
 #[must_use]
 pub fn audit_frame(form: PihForm, draw: &mut Seed) -> Vec<u8> {
     let mut frame = Vec::new();
@@ -109,7 +109,7 @@ pub fn audit_frame(form: PihForm, draw: &mut Seed) -> Vec<u8> {
         1 => frame.extend([0x03, 0, 0, 0, 0, 1]),
         _ => frame.extend([0x06, 0x11, 0x22, 0x33, 0x44, byte(draw) & 3]),
     }
-    // Where each frame has a number, few tags are the right one.
+    // On a port where each frame has a number, most VLANs do not match it: draw fewer tags.
     let tagged = if form == PihForm::Header { 2 } else { 4 };
     if draw.one_in(tagged) {
         let vlan = match draw.between(0, 4) {
@@ -146,7 +146,7 @@ pub fn audit_frame(form: PihForm, draw: &mut Seed) -> Vec<u8> {
     changed(frame, is_changed, draw)
 }
 
-/// Changes a byte of the headers, if the frame has one.
+/// Changes a byte of the headers if `is_changed` is set and the frame is not empty.
 fn changed(mut frame: Vec<u8>, is_changed: bool, draw: &mut Seed) -> Vec<u8> {
     if is_changed && !frame.is_empty() {
         let most = frame.len().min(HEADERS) as u64 - 1;
@@ -156,18 +156,18 @@ fn changed(mut frame: Vec<u8>, is_changed: bool, draw: &mut Seed) -> Vec<u8> {
     frame
 }
 
-/// True for a vif whose slice is told by five-tuples.
+/// Returns true for a vif whose slice is told by five-tuples.
 #[must_use]
 pub fn audit_tells(form: PihForm, vif: usize) -> bool {
     tuples_of(form, vif / 2).is_some()
 }
 
-/// The index in [`audit_tuples`] of the five-tuples that a slice of the audit is told by.
+/// Returns the index in [`audit_tuples`] of the five-tuples by which a slice of the audit is told.
 fn tuples_of(form: PihForm, slice: usize) -> Option<usize> {
     slice.checked_sub(TOLD).filter(|_| form == PihForm::Header)
 }
 
-/// Says who gets a frame from the port of [`audit_policy`].
+/// Returns who gets a frame from the port of [`audit_policy`], or why nobody does.
 #[must_use]
 pub fn expected(form: PihForm, frame: &[u8]) -> ExpectedFrame {
     match classify(form, frame) {
@@ -233,7 +233,7 @@ fn classify(form: PihForm, frame: &[u8]) -> Result<(Vec<usize>, Vec<u8>), Reason
     Ok((vifs.collect(), bare))
 }
 
-/// Says which of the vifs of a slice get a frame, by its addresses and its length.
+/// Returns the vifs of a slice that get a frame, by its addresses and its length.
 fn members(frame: &[u8]) -> Result<Vec<usize>, Reason> {
     if frame[6] & 1 == 1 || frame[6..12] == [0; 6] {
         return Err(Reason::BadSource);
@@ -255,8 +255,8 @@ fn members(frame: &[u8]) -> Result<Vec<usize>, Reason> {
     }
 }
 
-/// Compares the switch with the oracle on `frames` random frames, and on one of each vif for every
-/// hundred of them.
+/// Compares the switch with the oracle on `frames` random frames from the port, and on one frame
+/// from each vif for every hundred of them.
 ///
 /// # Errors
 /// The node fails: a fault of the audit.
@@ -320,7 +320,8 @@ fn receive(
     Ok(is_same && dropped(node) == wanted)
 }
 
-/// Sends a frame of a vif out by the port, and puts it back in there as an answer to the vif.
+/// Sends a frame of a vif out by the port, and hands it in at the port as an answer to the vif.
+/// Returns true if both came out as they should.
 fn send(
     node: &mut SimNode,
     (up, vifs): (IfaceId, &[IfaceId]),
@@ -335,7 +336,7 @@ fn send(
         Some(told) => packet_told(draw, told),
         None => {
             let payload = draw.between(0, 1504);
-            // This type is no IP packet, so it matches no five-tuple.
+            // This EtherType is not IP, so the frame matches no five-tuple.
             [0x90, 0x00].into_iter().chain((0..payload).map(|_| byte(draw))).collect()
         }
     };
@@ -343,7 +344,7 @@ fn send(
     let mut on_wire = addresses;
     on_wire.extend(audit_headers_of(form, (vlan, pih), &rest));
     node.hand_in(vifs[vif], &frame)?;
-    // Its neighbour gets a copy as long as nobody knows where the destination is.
+    // The other vif of the slice gets a copy as long as the destination is unknown.
     let left: Vec<_> = node.run_dry()?.into_iter().filter(|(iface, ..)| *iface == up).collect();
     let pushed = left.len() == 1 && left[0].2 == on_wire;
     // The neighbour sends the frame back: source and destination are swapped.
@@ -355,7 +356,7 @@ fn send(
     Ok(pushed && back.len() == 1 && back[0].0 == vifs[vif] && back[0].2 == frame)
 }
 
-/// Writes the headers of a slice before or into what a frame has behind its addresses.
+/// Returns `rest`, the part of a frame behind its addresses, with the headers of a slice.
 #[must_use]
 pub fn audit_headers_of(
     form: PihForm,
@@ -385,7 +386,7 @@ pub fn audit_headers_of(
 
 /// Slices of the audit.
 pub const AUDIT_SLICES: usize = 8;
-/// The first of those that are told by five-tuples.
+/// The index of the first slice that is told by five-tuples.
 const TOLD: usize = 6;
 /// Bytes of a frame up to the end of the longest header that the audit changes: that of IPv6.
 const HEADERS: usize = 54;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The machine below the switch: processors that take time, and what moves frames in batches.
+//! The machine below the switch: processors that take time, and batches in which frames move.
 //!
-//! **Problem.** In [`SimNode::run`] nothing takes time but a rate, so that a frame that finds its
-//! link free leaves at once. On a machine it is on its way for some 20 µs all the same, and a
+//! **Problem.** In [`SimNode::run`] only links and limits take time, so that a frame that finds its
+//! link free leaves at once. On a real machine such a frame is on its way for some 20 µs, and a
 //! comparison of delays with the laboratory says nothing about the switch.
 //!
 //! **Model.** Two processors, as in the laboratory. One makes all frames: the generator runs its
@@ -18,8 +18,8 @@
 //!        batch      │
 //! ```
 //!
-//! **What it leaves out**: whatever takes a processor away for milliseconds, which is the upper
-//! percent of delays on a shared machine; caches, so that a frame costs the same however many
+//! **What it leaves out**: whatever takes a processor away for milliseconds, which makes the
+//! largest 1 % of delays on a shared machine; caches, so that a frame costs the same however many
 //! there are.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -33,23 +33,25 @@ use crate::{Departure, Observation, SimError, SimNode, SimSource};
 /// The times of a machine that makes frames on one processor and forwards them on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostTimes {
-    /// A run of the generator's program that finds no frame due.
+    /// The time of a run of the generator's program that finds no frame due.
     pub look: Nanos,
-    /// A run that makes a frame.
+    /// The time of a run that makes a frame.
     pub make: Nanos,
-    /// Runs of a batch, at least 1.
+    /// The number of runs in a batch, at least 1.
     pub batch: u32,
-    /// The kernel's time from the end of a batch that has frames to the first of them.
+    /// The kernel's time from the end of a batch that has frames to the passing of the first of
+    /// them.
     pub flush: Nanos,
-    /// The kernel's way of a frame from the generator to the ring of a socket.
+    /// The kernel's time to pass a frame from the generator to the ring of a socket.
     pub pass: Nanos,
-    /// A turn of the worker, without frames.
+    /// The time of a turn of the worker, without its frames.
     pub turn: Nanos,
     /// The worker's time to take a frame from a ring.
     pub receive: Nanos,
     /// The worker's time to hand a frame over, up to the sink.
     pub send: Nanos,
-    /// The most lateness that a source makes up for; what is later is not sent.
+    /// The most lateness that a source makes up for; beyond it, all its further frames are
+    /// postponed.
     pub catch_up: Nanos,
 }
 
@@ -73,8 +75,8 @@ struct HostRun<'a> {
 }
 
 impl SimNode {
-    /// Runs like [`SimNode::run`], on a machine whose processors take time. Links are not looked
-    /// at, and no source waits: what finds a ring full is lost.
+    /// Runs like [`SimNode::run`], on a machine whose processors take time. Links are ignored, and
+    /// no source waits: a frame that finds a ring full is lost.
     ///
     /// # Errors
     /// The errors of [`SimNode::run`].
@@ -114,7 +116,7 @@ impl HostRun<'_> {
             self.generator = Instant::FAR_FUTURE;
             return Ok(());
         };
-        // Batches that find nothing are not run one by one.
+        // Batches that would find nothing are skipped at once.
         let idle = look.as_nanos() * u64::from(batch.max(1));
         let wait = first.saturating_since(self.generator).as_nanos();
         let mut now = self.generator + Nanos::new(wait / idle * idle);
@@ -186,7 +188,7 @@ impl HostRun<'_> {
         Ok(())
     }
 
-    /// Lets turns pass that find nothing.
+    /// Skips the turns that would find nothing.
     fn idle(&mut self, end: Instant) {
         let rings = self.rings.values().filter_map(|ring| ring.front().map(|(ready, _)| *ready));
         let switch = self.node.switch.next_event();
@@ -196,7 +198,8 @@ impl HostRun<'_> {
         self.worker += Nanos::new(wait.div_ceil(turn) * turn);
     }
 
-    /// Hands over what is due: to each port first, then to whatever interface has something.
+    /// Hands over the frames that are due: first to the ports, then to every interface that has
+    /// some. Returns their number.
     fn send(&mut self, busy: &mut Instant) -> u64 {
         let ports = u32::try_from(self.node.switch.policy().ports.len()).unwrap_or(u32::MAX);
         self.node.switch.advance(self.node.now, &mut self.node.pool);
@@ -249,8 +252,8 @@ fn by_device(made: Vec<(IfaceId, Frame)>) -> Vec<(IfaceId, Frame)> {
     devices.into_iter().rev().flat_map(frames).collect()
 }
 
-/// Frames that a worker takes from a ring, or hands to a device, in a turn: those of the shipped
-/// worker.
+/// Frames that a worker takes from a ring, or hands to a device, in a turn, as the shipped worker
+/// does.
 const TURN_FRAMES: u64 = 64;
 
 /// Frames in the ring of a socket.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Xen's native back end: the path of packets from guests' rings through domain 0 to a link.
 //!
-//! **Problem.** The Netback text saw guests starve each other on Xen 4.0 without any shortage of
-//! processor time. Its machine no longer exists, and a bridge of today has other defects.
+//! **Problem.** In the Netback text's measurements on Xen 4.0, guests starve each other without any
+//! shortage of processor time. Its machine no longer exists, and a bridge of today has other
+//! defects.
 //!
 //! **Model** (Linux 2.6.32, `drivers/xen/netback/netback.c`, `net_tx_action`). Each guest has a
 //! ring; packets that find it full are lost in the guest. Domain 0 serves the rings in turn, a
@@ -113,7 +114,7 @@ pub struct NetbackModel {
     turn: usize,
     /// The frame that domain 0 works on.
     served: Option<NetbackFrame>,
-    /// True while a request of the disk is waited for.
+    /// True while domain 0 waits for a request of the disk.
     is_blocked: bool,
     /// The card's queue; the frame at the head is being sent.
     queue: VecDeque<NetbackFrame>,
@@ -152,9 +153,10 @@ impl NetbackConfig {
     /// Bytes of a frame's check, preamble and gap.
     pub const FRAMING: u64 = 24;
 
-    /// Returns a link with the bounds of Linux and Xen (`txqueuelen` and rings), without a disk.
-    /// A packet of 1514 bytes costs 8.5 µs: the aggregate of table 2 of the XTC text, whose packets
-    /// have other lengths, needs 8.55 µs of domain 0 for each. The two parts are chosen.
+    /// Returns the parameters of a link with the queue lengths of Linux and Xen (`txqueuelen` and
+    /// rings), without a disk. A packet of 1514 bytes costs 8.5 µs: the aggregate of table 2 of the
+    /// XTC text, whose packets have other lengths, needs 8.55 µs of domain 0 for each. The two
+    /// parts are chosen.
     #[must_use]
     pub const fn new(link: BitRate) -> Self {
         let cost = PacketCost { packet: Nanos::new(7_000), kib: Nanos::new(1_000) };
@@ -163,7 +165,8 @@ impl NetbackConfig {
 }
 
 impl NetbackModel {
-    /// Makes domain 0 with a guest for each element of `rates`: its `rate`, if it has one.
+    /// Makes domain 0 with a guest for each element of `rates`, which is the guest's `rate`, if it
+    /// has one.
     ///
     /// # Errors
     /// The queue of events does not hold one for each sender.
@@ -308,7 +311,7 @@ impl NetbackModel {
         if self.queue.len() == 1 { self.send() } else { Ok(()) }
     }
 
-    /// Has the card send the first of its queue.
+    /// Has the card begin to send the first frame of its queue.
     fn send(&mut self) -> Result<(), SimError> {
         let Some(frame) = self.queue.front() else { return Ok(()) };
         let bytes = ByteCount::new(u64::from(frame.bytes) + NetbackConfig::FRAMING);
@@ -338,7 +341,7 @@ impl NetbackModel {
 }
 
 impl NetbackSender {
-    /// The time between two of its frames, at least a nanosecond.
+    /// Returns the mean time between two of its frames in nanoseconds, at least 1.
     fn interval(&self) -> u64 {
         let bits = u128::from(self.bytes) * u128::from(BIT_NANOS_PER_BYTE_SECOND);
         let nanos = bits / u128::from(self.rate.as_bps().max(1));
@@ -373,7 +376,7 @@ mod tests {
         NetbackSender { guest, bytes: 1514, rate, start, jitter_ppm: 1000 }
     }
 
-    /// Bytes of each sender, and the counts.
+    /// Runs a model; returns the bytes that the link carried for each sender, and the counts.
     fn run(
         config: NetbackConfig,
         rates: &[Option<BitRate>],

@@ -13,8 +13,8 @@
 //! interface after the other.
 //!
 //! A bounded number of packets wait for domain 0 at each interface; further packets are lost there,
-//! at no cost. A packet that finds the router's ring full is lost after domain 0 has carried it up:
-//! the *waste*. A router's limit drops packets in front of domain 0, as Weir's does.
+//! at no cost to domain 0. A packet that finds the router's ring full is lost after domain 0 has
+//! carried it up: the *waste*. A router's limit drops packets in front of domain 0, as Weir's does.
 //!
 //! ```text
 //!            limit   queue    domain 0    ring    router    ring    domain 0
@@ -120,8 +120,7 @@ enum HostJob {
 }
 
 impl RouterHost {
-    /// Makes a host of `routers` routers. Each flow goes through the router that `router_of` has at
-    /// the flow's position.
+    /// Makes a host of `routers` routers. `router_of` holds the router of each flow, by position.
     ///
     /// # Errors
     /// There are no routers, or more than [`CpusToDecide::CPUS_MAX`], or a flow names a router that
@@ -381,8 +380,8 @@ pub(crate) mod tests {
         RouterHost::new(CONFIG, routers, (0..routers).collect()).unwrap()
     }
 
-    /// Goal: domain 0 carries 1 / 8 µs = 125 kp/s up and down, in equal parts, and every packet has
-    /// a fate.
+    /// Goal: domain 0 carries 1 / 8 µs = 125 kp/s both up and down, in equal parts for both
+    /// routers, and every packet has a fate.
     #[test]
     fn domain_0_is_shared_in_turn() {
         let (host, left) = run(host(2), &[10, 10]);

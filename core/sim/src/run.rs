@@ -4,7 +4,7 @@
 //! [`SimNode::run`] jumps from event to event and handles each instant in a fixed order: sources
 //! offer the frames that are due, frames on a link arrive, the switch forwards. Then sources that
 //! waited for room try again, and the switch forwards once more. The switch is not asked for frames
-//! where it can have none: none of its own events has come, and no link has room again.
+//! while it can have none, that is, until one of its own events has come or a link has room again.
 
 use weir_switch::{Direction, Frame, FramePool, IfaceId, Transmit};
 use weir_units::{Instant, Nanos};
@@ -26,7 +26,7 @@ struct Run<'a> {
     due: EventQueue<usize>,
     /// Sources that wait for room.
     waiting: Vec<usize>,
-    /// True if the switch took a frame, so that its next event may be another.
+    /// True if the switch took a frame, so that its next event may have changed.
     has_received: bool,
     /// The earliest instant at which a link that was full then has room again;
     /// [`Instant::FAR_FUTURE`] if none was full.
@@ -138,7 +138,7 @@ impl SimNode {
 }
 
 impl Run<'_> {
-    /// The next instant at which anything happens; `None` if nothing ever will.
+    /// Returns the next instant at which anything happens; `None` if nothing ever will.
     fn next(&self) -> Option<Instant> {
         let (now, never) = (self.node.now, Instant::FAR_FUTURE);
         let retry = if self.waiting.is_empty() { never } else { now + RETRY };
@@ -180,8 +180,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Offers what is left of a source's burst, then its next ones that are due, then schedules it
-    /// again.
+    /// Offers the rest of a source's burst, then its further bursts that are due, then schedules
+    /// the source again.
     fn offer_due(&mut self, index: usize) -> Result<(), SimError> {
         let now = self.node.now;
         for _ in 0..STEPS_AT_ONCE_MAX {
@@ -201,7 +201,7 @@ impl Run<'_> {
         Err(SimError::Livelock { at: now, steps: STEPS_AT_ONCE_MAX })
     }
 
-    /// Offers the next frame of a source; `false` if it waits for room instead.
+    /// Offers the next frame of a source; returns false if the source waits for room instead.
     fn offer(&mut self, index: usize) -> Result<bool, SimError> {
         let Self { node, sources, report, has_received, .. } = self;
         let Some(source) = sources.get_mut(index) else { return Ok(true) };
@@ -312,15 +312,15 @@ impl Run<'_> {
 }
 
 impl SimNode {
-    /// Says whether the switch would take one more frame from this interface; from a port it always
-    /// would.
+    /// Returns true if the switch would take one more frame from this interface. It always does
+    /// from a port.
     fn has_room(&self, from: IfaceId) -> bool {
         let Some(vif) = self.switch.vif_of(from) else { return true };
         self.switch.credit(self.now, vif, Direction::Send) > 0
     }
 }
 
-/// Most steps without the clock advancing; more are a livelock.
+/// The most steps without the clock advancing; more are a livelock.
 pub const STEPS_AT_ONCE_MAX: u32 = 1 << 20;
 
 const _: () = assert!(weir_policy::PORTS_MAX <= u64::BITS as usize, "a bit for each port");

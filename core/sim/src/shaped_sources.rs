@@ -20,7 +20,7 @@ pub struct VideoSource {
 }
 
 impl VideoSource {
-    /// A stream of this rate, headers included, from `start` on.
+    /// Makes a stream of this rate, headers included, from `start` on.
     #[must_use]
     pub fn new(rate: BitRate, start: Instant) -> Self {
         let mut source = Self { rate, start, frame: 0, left: 0 };
@@ -28,7 +28,7 @@ impl VideoSource {
         source
     }
 
-    /// Bytes of the first `frames` frames.
+    /// Returns the bytes of the first `frames` frames.
     fn bytes_before(&self, frames: u64) -> u64 {
         let (groups, rest) = (frames / GROUP, frames % GROUP);
         let parts_of_group = GROUP - 1 + INTRA;
@@ -58,17 +58,17 @@ impl ShapedSource for VideoSource {
     fn outcome(&mut self, _: Instant, _: Option<Instant>) {}
 }
 
-/// Clients of a web server, as `ab` is one: each opens a connection, asks for a file, and does so
+/// Clients of a web server, such as `ab`: each opens a connection, asks for a file, and does so
 /// again once it has it. The shaper holds what the server sends.
 ///
-/// A connection begins with a window of ten segments, and each that is acknowledged lets two more
-/// go (RFC 6928, RFC 5681). A segment that was refused comes again after a time-out.
+/// A connection begins with a window of ten segments, and each segment that is acknowledged lets
+/// two more go (RFC 6928, RFC 5681). A segment that was refused is offered again after a time-out.
 #[derive(Debug)]
 pub struct HttpClients {
     /// Segments of an answer.
     segments: u32,
     round_trip: Nanos,
-    /// From each instant on, so many clients are at work; in order.
+    /// The number of active clients from each instant on, in order of time.
     steps: Vec<(Instant, u32)>,
     clients: Vec<HttpClient>,
     events: EventQueue<HttpEvent>,
@@ -100,8 +100,8 @@ impl HttpClients {
     /// The longest file, in bytes: all segments of its answer may be scheduled at once.
     pub const FILE_MAX: u32 = SEGMENTS_MAX * SEGMENT_DATA - HTTP_HEADER;
 
-    /// Clients that fetch a file of `bytes` bytes, at most [`Self::FILE_MAX`]; `steps` says how
-    /// many are at work from when on. After `requests_max` requests in all they stop.
+    /// Makes clients that fetch a file of `bytes` bytes, at most [`Self::FILE_MAX`]; `steps` says
+    /// how many are active from which instant on. After `requests_max` requests in all they stop.
     #[must_use]
     pub fn new(
         bytes: u32,
@@ -133,7 +133,7 @@ impl HttpClients {
         &self.answers
     }
 
-    /// Has a client connect at an instant, or when it is at work again.
+    /// Has a client connect at an instant, or as soon as it is active again.
     fn connect(&mut self, client: usize, at: Instant) {
         let works = |count: u32| client < count as usize;
         let now = self.steps.iter().rev().find(|(from, _)| *from <= at);
@@ -215,9 +215,9 @@ impl ShapedSource for HttpClients {
 pub const VIDEO_PACKET: u64 = 1400;
 /// Frames a second.
 const FPS: u64 = 25;
-/// Frames of a group: the first is coded by itself.
+/// Frames of a group, of which the first is coded without the others.
 const GROUP: u64 = 12;
-/// Length of the first frame of a group, in those of the others.
+/// Length of the first frame of a group, in lengths of the others.
 const INTRA: u64 = 3;
 /// Bytes of an answer before the file.
 const HTTP_HEADER: u32 = 250;
@@ -255,8 +255,8 @@ mod tests {
         assert!(frames[0].abs_diff(3 * frames[1]) <= 3 && frames[12].abs_diff(frames[0]) <= 1);
     }
 
-    /// Six segments of 1514 bytes and a packet of 74 take 36.632 ms at 2 Mb/s; the last leaves
-    /// when the others are gone.
+    /// Six segments of 1514 bytes and a packet of 74 take 36.632 ms at 2 Mb/s; the last leaves when
+    /// the transmission of the others has ended.
     #[test]
     fn a_client_asks_again_when_it_has_its_answer() {
         let round_trip = Nanos::from_millis(1);
@@ -277,7 +277,7 @@ mod tests {
         run_shaped(&mut paced, &mut clients, at(3_000));
         let of = |from, to| clients.answers().iter().filter(|t| (from..to).contains(*t)).count();
         let each = [of(at(0), at(1_000)), of(at(1_020), at(2_000)), of(at(2_020), at(3_000))];
-        // 20 ms an answer and a client.
+        // Each client gets an answer every 20 ms.
         assert!(each[0].abs_diff(50) <= 1 && each[1].abs_diff(196) <= 8, "{each:?}");
         assert!(each[2].abs_diff(98) <= 4, "{each:?}");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Shapers by themselves in virtual time: the smooth window that ships, and what it is compared to.
+//! Shapers alone, in virtual time: the smooth window of the product, and those that it is compared
+//! with.
 //!
 //! A shaper decides when a packet leaves as soon as the packet arrives, since packets leave in
 //! order and nothing that comes later can pass them. So a run needs no queue of departures, and a
@@ -14,12 +15,13 @@ pub trait Shaper {
     /// packet is refused. Instants of arrival never decrease.
     fn admit(&mut self, now: Instant, bytes: u32) -> Option<Instant>;
 
-    /// The window that the delay is to keep to; `None` for a shaper without one.
+    /// Returns the window that the delay is to keep to; `None` for a shaper without one.
     fn window(&self) -> Option<Nanos> {
         None
     }
 
-    /// Packets that left after the end of its window, as it counts them itself.
+    /// Returns the shaper's own count of packets that left after the end of its window; `None` if
+    /// it has no such count.
     fn late(&self) -> Option<u64> {
         None
     }
@@ -27,7 +29,7 @@ pub trait Shaper {
 
 /// A sender whose packets pass a shaper.
 pub trait ShapedSource {
-    /// When it acts next; [`Instant::FAR_FUTURE`] if never.
+    /// Returns when it acts next; [`Instant::FAR_FUTURE`] if never.
     fn due(&self) -> Instant;
 
     /// Acts at the instant that [`ShapedSource::due`] named; returns the bytes of a packet if it
@@ -47,11 +49,11 @@ pub struct ShapedPacket {
     pub left: Option<Instant>,
     /// Its length.
     pub bytes: u32,
-    /// Begin of the shaper's window then.
+    /// The beginning of the shaper's window at that time.
     pub window: Option<Nanos>,
 }
 
-/// Sends what a source offers before `end` through a shaper. The same arguments give the same run.
+/// Sends all packets that a source offers before `end` through a shaper, and returns them.
 pub fn run_shaped(
     shaper: &mut dyn Shaper,
     source: &mut dyn ShapedSource,
@@ -62,7 +64,7 @@ pub fn run_shaped(
     packets
 }
 
-/// [`run_shaped`] for runs that are too long to keep: hands each packet to `watch`.
+/// Runs like [`run_shaped`], but hands each packet to `watch`, for runs that are too long to keep.
 pub fn watch_shaped<S: Shaper + ?Sized, O: ShapedSource + ?Sized>(
     shaper: &mut S,
     source: &mut O,
@@ -105,7 +107,7 @@ pub struct PacedShaper {
 }
 
 impl PacedShaper {
-    /// An idle pacer that refuses packets which would wait for longer than `wait_max`.
+    /// Makes an idle pacer that refuses packets which would wait for longer than `wait_max`.
     #[must_use]
     pub const fn new(rate: BitRate, wait_max: Nanos) -> Self {
         Self { clock: LinkClock::new(rate, Nanos::ZERO), wait_max }
@@ -130,7 +132,7 @@ pub struct BucketShaper {
 }
 
 impl BucketShaper {
-    /// A full bucket that refuses packets which would wait for longer than `wait_max`.
+    /// Makes a full bucket that refuses packets which would wait for longer than `wait_max`.
     #[must_use]
     pub fn new(rate: BitRate, burst: ByteCount, wait_max: Nanos) -> Self {
         let bucket = TokenBucket::new(rate.as_bps(), burst.get() * 8, Instant::ZERO);
@@ -151,12 +153,12 @@ impl Shaper for BucketShaper {
     }
 }
 
-/// The limit of Xen's netback: a credit that is handed out each 50 ms, at ticks of the kernel.
+/// The limit of Xen's netback: a credit that is handed out every 50 ms, at ticks of the kernel.
 ///
 /// `tx_add_credit` and `tx_credit_exceeded` of Linux 2.6.32's `drivers/xen/netback`: when a packet
-/// is larger than what is left, all wait for a timer of 50 ms in whole jiffies. With 250 jiffies a
-/// second that is 52 ms for a credit of 50. What is left is added to the next credit, up to one
-/// credit or the next packet, so a remainder below a packet is lost.
+/// is larger than the remaining credit, all packets wait for a timer of 50 ms in whole jiffies.
+/// With 250 jiffies a second that is 52 ms for a credit of 50 ms. The remainder is added to the
+/// next credit, up to one credit or the next packet, so a remainder below a packet is lost.
 #[derive(Clone, Debug)]
 pub struct XenBucket {
     credit: u64,
@@ -168,7 +170,8 @@ pub struct XenBucket {
 }
 
 impl XenBucket {
-    /// A full bucket of a rate that refuses packets which would wait for longer than `wait_max`.
+    /// Makes a full bucket of a rate that refuses packets which would wait for longer than
+    /// `wait_max`.
     #[must_use]
     pub const fn new(rate: BitRate, wait_max: Nanos) -> Self {
         let credit = rate.bytes_in_floor(CREDIT_TIME).get();
@@ -215,7 +218,7 @@ impl Shaper for XenBucket {
     }
 }
 
-/// The time of which netback hands out the credit at once.
+/// The time whose credit netback hands out at once.
 const CREDIT_TIME: Nanos = Nanos::from_millis(50);
 /// 250 jiffies a second.
 const JIFFY: u64 = 4_000_000;
@@ -231,8 +234,8 @@ mod tests {
     const RATE: BitRate = BitRate::from_mbps(2);
     const LONG: Nanos = Nanos::from_secs(9);
 
-    /// 12 500 bytes are a credit: eight packets of 1500, and 500 bytes that the next credit is
-    /// capped to.
+    /// 12 500 bytes are a credit: eight packets of 1500, and 500 bytes that are lost, since the
+    /// next credit is capped.
     #[test]
     fn netback_gives_a_credit_each_52_ms() {
         let mut xen = XenBucket::new(RATE, LONG);
@@ -243,7 +246,7 @@ mod tests {
         // 8 · 1500 bytes in 52 ms: 0.923 of the rate.
     }
 
-    /// 625 bytes are a credit: a packet of 1514 takes three, and what is left of them is lost.
+    /// 625 bytes are a credit: a packet of 1514 takes three, and their remainder is lost.
     #[test]
     fn netback_saves_credits_for_a_packet_that_is_longer_than_one() {
         let rate = BitRate::from_bps(100_000);

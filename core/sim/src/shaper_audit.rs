@@ -2,7 +2,7 @@
 //! The laws of the smooth window, checked on every packet from outside.
 //!
 //! The audit sees arrivals, releases and the position of the window, and keeps sums of its own. It
-//! knows the laws and nothing of how they are held. Each check is O(1), so that a run of 10⁹
+//! knows the laws, and nothing of how a shaper keeps them. Each check is O(1), so that a run of 10⁹
 //! packets can be audited.
 //!
 //! The *byte law* speaks of every window of time. It holds for all windows that end with a packet
@@ -40,7 +40,7 @@ impl ShaperLaw {
     pub const ALL: [Self; 5] =
         [Self::Bytes, Self::Order, Self::Window, Self::Refusal, Self::Overload];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,12 +57,12 @@ impl ShaperLaw {
 #[derive(Clone, Debug)]
 pub struct ShaperAudit {
     config: SmoothConfig,
-    /// Bits by which the worst window before this packet exceeds the rate, in 10⁻⁹.
+    /// Bits by which the worst window before this packet exceeds the rate, in 10⁻⁹ bits.
     excess: u128,
     last: Instant,
     last_bytes: u32,
     window: Nanos,
-    /// Releases by windows before this one are over then, if they were on time.
+    /// The time by which all packets of earlier windows have left, if they were on time.
     settled: Instant,
     violations: [u64; ShaperLaw::ALL.len()],
     packets: u64,
@@ -74,7 +74,7 @@ pub struct ShaperAudit {
 }
 
 impl ShaperAudit {
-    /// An audit of a shaper of these parameters that has sent nothing.
+    /// Makes an audit of a shaper with these parameters that has sent nothing.
     #[must_use]
     pub const fn new(config: SmoothConfig) -> Self {
         Self {
@@ -127,27 +127,27 @@ impl ShaperAudit {
         self.hold(ShaperLaw::Overload, window == Some(self.config.delay_max));
     }
 
-    /// Violations of a law.
+    /// Returns the number of violations of a law.
     #[must_use]
     pub const fn violations(&self, law: ShaperLaw) -> u64 {
         self.violations[law as usize]
     }
 
-    /// Packets checked, those of them that were refused, those that left after their window, and
-    /// overloads that lasted long enough to judge the window.
+    /// Returns the number of packets checked, of those refused, of those that left after their
+    /// window, and of overloads that lasted long enough to judge the window.
     #[must_use]
     pub const fn counts(&self) -> [u64; 4] {
         [self.packets, self.refused, self.late, self.overloads]
     }
 
-    /// Packets by which the shaper's own count of late packets differs from the audit's; none where
-    /// it counts none, or [`audit_random`] was not used.
+    /// Returns the difference between the shaper's own count of late packets and the audit's;
+    /// `None` if the shaper has no such count, or [`audit_random`] was not used.
     #[must_use]
     pub fn miscounted(&self) -> Option<u64> {
         self.told_late.map(|told| told.abs_diff(self.late))
     }
 
-    /// The excess that the worst window would have if it ended at `at`.
+    /// Returns the excess that the worst window would have if it ended at `at`.
     fn excess_at(&self, at: Instant) -> u128 {
         let passed = u128::from(at.saturating_since(self.last).as_nanos());
         let before =
@@ -155,13 +155,13 @@ impl ShaperAudit {
         before.saturating_sub(passed * u128::from(self.config.rate.as_bps()))
     }
 
-    /// The excess that the credit and the rounding of a release allow.
+    /// Returns the excess that the credit and the rounding of a release allow.
     fn credit_bits(&self) -> u128 {
         let time = u128::from(self.config.credit.as_nanos()) + 1;
         time * u128::from(self.config.rate.as_bps())
     }
 
-    /// The bits that pass in a nanosecond, in 10⁻⁹.
+    /// Returns the bits that pass in a nanosecond, in 10⁻⁹ bits.
     fn moment(&self) -> u128 {
         self.config.rate.as_bps().into()
     }
@@ -171,8 +171,8 @@ impl ShaperAudit {
     }
 }
 
-/// Sends `packets` random packets through a shaper that `make` makes of random parameters, the last
-/// fifth of them in open overload.
+/// Sends `packets` random packets through a shaper that `make` makes from random parameters, the
+/// last fifth of them in open overload.
 pub fn audit_random<S: Shaper>(
     seed: u64,
     packets: u64,
@@ -203,7 +203,7 @@ pub fn audit_random<S: Shaper>(
     audit
 }
 
-/// Parameters over the range that a policy takes.
+/// Draws parameters from the range that a policy accepts.
 fn random_config(seed: &mut Seed) -> SmoothConfig {
     let rate = 100_000 << seed.between(0, 16);
     let interval = seed.between(100, 2000);
@@ -246,7 +246,7 @@ impl RandomArrivals {
         Self { rate, poisson_floods, seed, left: packets, overload, phase, kind, load, due, bytes }
     }
 
-    /// The time between this packet and the next.
+    /// Draws the time between this packet and the next.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     fn gap(&mut self) -> Nanos {
@@ -268,7 +268,7 @@ impl RandomArrivals {
             self.load = self.seed.between(14, 40);
             return;
         }
-        // At once is for short phases: nearly all of it is refused.
+        // Arrivals at one instant come only in short phases: nearly all of them are refused.
         self.kind = self.seed.between(0, 9).min(4);
         self.load = self.seed.between(1, 20);
         match self.kind {
@@ -314,7 +314,7 @@ impl ShapedSource for RandomArrivals {
 
 /// The longest packet.
 const LONGEST: ByteCount = ByteCount::new(1518);
-/// Intervals of open overload after which the window is at its end.
+/// Intervals of open overload after which the window has reached `delay_max`.
 const OVERLOAD_INTERVALS: u64 = 12;
 /// The longest packets' times that a pause of Poisson arrivals at 1.4 times the rate outlasts once
 /// in some 10¹⁰ packets: a mean gap is 0.37 of the longest.

@@ -29,8 +29,8 @@ pub struct SimSource {
     offered: u64,
     /// Bits of all frames so far.
     bits: u64,
-    /// Nanoseconds from `start` to the next frame, if the process draws its gaps; those of the
-    /// other processes follow from the counts.
+    /// Nanoseconds from `start` to the next frame, if the process draws its gaps; in the other
+    /// processes the time follows from the counts.
     elapsed: f64,
     next_bytes: u16,
     /// Frames of the current burst that are not offered yet; above 0 between two runs only while
@@ -143,7 +143,7 @@ impl SimSource {
     }
 
     /// Returns when the next burst begins. A source that waits for room offers the rest of its
-    /// current one before that.
+    /// current burst before that.
     ///
     /// A constant rate is computed from the counts, so no rounding error gathers: frame `n` is due
     /// at `start + ⌊bits before it · 10⁹ ÷ rate⌋`.

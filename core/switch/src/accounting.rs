@@ -21,7 +21,7 @@ impl Accounting {
     /// The accounting of a number that no port has.
     pub(crate) const NONE: Self = Self { add: 0, counts_headers: true, least: 1 };
 
-    /// The accounting of a port.
+    /// Returns the accounting of a port.
     #[must_use]
     pub fn of(port: &Port) -> Self {
         let overhead = port.overhead.clamp(Port::OVERHEAD_MIN, Port::OVERHEAD_MAX);
@@ -30,9 +30,9 @@ impl Accounting {
         Self { add: port.packet_overhead(), counts_headers, least: least.max(1) }
     }
 
-    /// Accounted bytes of a frame of `len` bytes (without FCS), of which `headers` are the slice's
-    /// tag and number. At least
-    /// 1: a packet that counts for nothing would never be limited.
+    /// Returns the accounted bytes of a frame of `len` bytes (without FCS), of which `headers` are
+    /// the slice's tag and number. At least 1: a packet that counts for nothing would never be
+    /// limited.
     #[inline]
     #[must_use]
     pub fn bytes(self, len: u16, headers: u16) -> u32 {

@@ -11,7 +11,7 @@ use core::net::IpAddr;
 
 use crate::frame::{Ethernet, Ip, PROTOCOL_TCP, PROTOCOL_UDP, fold, word};
 
-/// Completes the checksum of a frame if it is unfinished; whether it was.
+/// Completes the checksum of a frame if it is unfinished. Returns whether it was.
 #[inline]
 pub fn complete(frame: &mut [u8], ethernet: &Ethernet) -> bool {
     let Some(ip) = Ip::read(frame, ethernet) else { return false };
@@ -43,7 +43,7 @@ pub fn complete(frame: &mut [u8], ethernet: &Ethernet) -> bool {
     true
 }
 
-/// The sum over the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
+/// Returns the sum over the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
 fn pseudo_header(ip: &Ip, length: usize) -> u64 {
     let addresses = match (ip.source, ip.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -58,8 +58,8 @@ fn pseudo_header(ip: &Ip, length: usize) -> u64 {
     addresses + u64::from(ip.protocol) + length as u64
 }
 
-/// The sum of 16-bit words in network order, the last padded with zero; not yet folded. Adding
-/// 32 bits at a time is the same sum modulo 2¹⁶ − 1.
+/// Returns the sum of 16-bit words in network order, the last padded with zero; not yet folded.
+/// Adding 32 bits at a time is the same sum modulo 2¹⁶ − 1.
 pub(crate) fn sum_words(bytes: &[u8]) -> u64 {
     let mut quads = bytes.chunks_exact(4);
     let mut sum = 0u64;

@@ -75,13 +75,13 @@ impl Tally {
         self.bytes += u64::from(bytes);
     }
 
-    /// The sum, part by part.
+    /// Returns the sum, part by part.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
     }
 
-    /// The difference, part by part, at least zero.
+    /// Returns the difference, part by part, at least zero.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Counters {
         self.dropped[reason as usize]
     }
 
-    /// All drops before a queue.
+    /// Returns all drops before a queue.
     #[must_use]
     pub fn dropped_total(&self) -> Tally {
         self.dropped.iter().fold(Tally::default(), |sum, tally| sum.plus(*tally))
@@ -111,7 +111,7 @@ impl Counters {
         position.and_then(|position| self.after.get(position)).copied().unwrap_or_default()
     }
 
-    /// The frames that are queued, by the second identity.
+    /// Returns the frames that are queued, by the second identity.
     #[must_use]
     pub const fn backlog(&self) -> Tally {
         self.enqueued.minus(self.sent.plus(self.dropped_after))
@@ -127,7 +127,7 @@ impl Counters {
             && self.enqueued == self.sent.plus(self.dropped_after).plus(backlog)
     }
 
-    /// Counts frames that were dropped before they came here.
+    /// Counts received frames that were dropped, early or at once.
     pub(crate) fn drop_many(&mut self, reason: Reason, packets: u64, bytes: u64) {
         let dropped = Tally { packets, bytes };
         self.received = self.received.plus(dropped);

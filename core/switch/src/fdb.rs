@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The forwarding database: maps (bridge, MAC address) to the interface behind which it lives.
 //!
-//! A *bridge* is a port and a VLAN on it: within one, a MAC has one place. Addresses are learned
-//! from the source fields of frames, and forgotten after [`AGE`] of silence. Each vif has a bound
-//! on them, and so has each bridge on those behind its port: what one guest or one slice's network
-//! sends takes no room from others.
+//! A *bridge* is a port and a VLAN on it: within a bridge, a MAC has one place. Addresses are
+//! learned from the source fields of frames, and forgotten after [`AGE`] of silence. Each vif has a
+//! bound on its addresses, and so has each bridge on those behind its port, so that no guest and no
+//! slice's network takes room from others.
 //!
 //! **Moves.** In a plain bridge the last sender of an address owns it, so a tenant can steal
 //! another's traffic by sending a frame in its name. Here an address moves from a vif to a port, as
 //! in a migration, only after [`SETTLE`] of silence, and never between two vifs while it is known.
-//! From a port to a vif only a vif's first address moves so soon, since the guest may have come
-//! from another host, and an address of VRRP. A frame that claims another's address is a spoof or
-//! a loop: refused.
+//! From a port to a vif, two kinds of address move so soon: a vif's first address, since the guest
+//! may have come from another host, and an address of VRRP. A frame that claims another's address
+//! is a spoof or a loop, and is refused.
 //!
 //! **Table.** Open addressing with linear probing, at most half full, and a bound on the probes.
 //! Crafted addresses fill the bound of their sender, never the table, and never slow a lookup
@@ -54,7 +54,7 @@ pub(crate) struct AddressBounds {
 struct AddressRoom {
     learned: u32,
     bound: u32,
-    /// The time at which one of them was last noted.
+    /// The time at which a frame from one of them was last noted.
     heard: Instant,
 }
 
@@ -97,7 +97,7 @@ impl Fdb {
     /// again: an address moves only after a longer silence.
     pub(crate) const TRUST: Nanos = Nanos::from_secs(1);
 
-    /// A table with room for learned addresses within `bounds`, and for `fixed` given ones.
+    /// Makes a table with room for learned addresses within `bounds`, and for `fixed` given ones.
     #[must_use]
     pub(crate) fn new(bounds: &AddressBounds, fixed: usize) -> Self {
         let all = bounds.vifs.iter().chain(&bounds.bridges);
@@ -199,7 +199,7 @@ impl Fdb {
         }
     }
 
-    /// The interface behind which an address lives.
+    /// Returns the interface behind which an address lives.
     #[inline]
     #[must_use]
     pub(crate) fn lookup(&self, now: Instant, bridge: u16, mac: u64) -> Option<u32> {
@@ -208,7 +208,7 @@ impl Fdb {
         alive.then_some(entry.iface)
     }
 
-    /// Every address of the table.
+    /// Returns every address of the table.
     pub(crate) fn iter(&self) -> impl Iterator<Item = BridgeAddress> + '_ {
         self.entries.iter().filter(|entry| entry.key != FREE).map(|entry| {
             let [b0, b1, ..] = entry.key.to_be_bytes();
@@ -222,7 +222,7 @@ impl Fdb {
         })
     }
 
-    /// The room in which a learned address takes a place.
+    /// Returns the room that a learned address counts in.
     fn room(&mut self, key: u64, iface: u32, port: bool) -> Option<&mut AddressRoom> {
         let [b0, b1, ..] = key.to_be_bytes();
         match port {
@@ -231,7 +231,8 @@ impl Fdb {
         }
     }
 
-    /// The index of a key; otherwise a free index for it within the bound of probes, if any.
+    /// Returns the index of a key; otherwise a free index for it within the bound of probes, if
+    /// any.
     #[inline]
     fn find(&self, key: u64) -> Result<usize, Option<usize>> {
         let mask = self.entries.len() - 1;
@@ -249,8 +250,8 @@ impl Fdb {
         Err(None)
     }
 
-    /// Fibonacci hashing: the upper bits of a product with 2⁶⁴/φ, folded first so that bridge and
-    /// vendor bits reach them.
+    /// Hashes a key (Fibonacci hashing): takes the upper bits of a product with 2⁶⁴/φ. The key is
+    /// folded first, so that bridge and vendor bits reach them.
     #[inline]
     fn home(&self, key: u64) -> usize {
         let mixed = (key ^ (key >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -335,7 +336,7 @@ impl Default for Fdb {
 }
 
 impl AddressSource {
-    /// A port, behind which any address may be.
+    /// Makes a port, behind which any address may be.
     pub(crate) const fn port(iface: u32) -> Self {
         Self { iface, port: true, fixed: false }
     }
@@ -390,13 +391,14 @@ mod tests {
         AddressSource { iface, port: false, fixed: false }
     }
 
-    /// A table whose bridges learn as many addresses behind the port, and vifs 1, 2 … these.
+    /// Returns a table whose bridges learn as many addresses behind the port, and vifs 1, 2 …
+    /// these.
     fn table(behind_port: u32, of_vifs: &[u32]) -> Fdb {
         let vifs = core::iter::once(0).chain(of_vifs.iter().copied()).collect();
         Fdb::new(&AddressBounds { vifs, bridges: vec![behind_port; 4] }, 1)
     }
 
-    /// Learned addresses of an interface.
+    /// Returns the number of learned addresses of an interface.
     fn learned(fdb: &Fdb, iface: u32) -> usize {
         fdb.iter().filter(|address| address.iface == iface && !address.fixed).count()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Filter rules: the first that matches decides, a frame that none matches passes.
+//! Filter rules: the first that matches decides; a frame that none matches passes.
 
 use core::net::IpAddr;
 
@@ -55,7 +55,8 @@ pub(crate) fn matches(
         && rule.port.is_none_or(|port| ports().is_some_and(|(a, b)| port == a || port == b))
 }
 
-/// An ARP packet matches a rule on the source address alone, by its sender.
+/// Tells whether an ARP packet matches, by its sender: only a rule on nothing but the source
+/// address can.
 fn matches_arp(rule: &Filter, frame: &[u8], ethernet: &Ethernet) -> bool {
     let (Some(prefix), None, None, None) = (rule.src, rule.dst, rule.protocol, rule.port) else {
         return false;
@@ -64,7 +65,7 @@ fn matches_arp(rule: &Filter, frame: &[u8], ethernet: &Ethernet) -> bool {
         .is_some_and(|sender| prefix.contains(IpAddr::V4(sender.address)))
 }
 
-/// An address as the 48-bit number that [`Ethernet`] holds.
+/// Returns an address as the 48-bit number that [`Ethernet`] holds.
 pub(crate) fn number(mac: MacAddr) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tells slices apart by five-tuples, where frames from a port have no header that says whose they
-//! are.
+//! Tells slices apart by five-tuples, where frames from a port have no header that names their
+//! slice.
 //!
 //! ARP and neighbour discovery (RFC 4861) have no ports, and every slice needs its neighbours: they
 //! are for all slices that have no header. Any other frame is for the slice of the first five-tuple
@@ -42,9 +42,9 @@ struct PacketBits {
 /// The bridges that a frame without a header is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UntaggedBridges {
-    /// The one of the slice whose five-tuple the frame matches.
+    /// The bridge of the slice whose five-tuple the frame matches.
     Matched(u16),
-    /// The one of slices that have neither header nor five-tuples.
+    /// The bridge of slices that have neither header nor five-tuples.
     Plain,
     /// All of them.
     All,
@@ -60,7 +60,7 @@ impl FiveTuples {
     }
 
     /// Finds the bridges of a frame without a header. `here` gives the port's bridge of a number;
-    /// the five-tuples of slices without one do not count there.
+    /// five-tuples of slices without a bridge there do not count.
     pub(crate) fn bridges_of(
         &self,
         frame: &[u8],
@@ -145,13 +145,14 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// The bits of an address that a prefix asks for.
+/// Returns the bits of an address that a prefix asks for.
 fn prefix_mask(prefix: Option<Prefix>) -> u128 {
     let length = prefix.map_or(0, Prefix::length);
     u128::MAX.checked_shl(u128::BITS - u32::from(length)).unwrap_or(0)
 }
 
-/// Its hop limit is 255: no router has forwarded it (RFC 4861 §7.1).
+/// Tells whether a packet is neighbour discovery. Its hop limit is 255, so no router has forwarded
+/// it (RFC 4861 §7.1).
 fn is_neighbour_discovery(ip: &Ip, frame: &[u8], ethernet: &Ethernet) -> bool {
     let kind = frame.get(ip.transport).filter(|_| ip.transport < ip.end);
     ip.protocol == PROTOCOL_ICMPV6

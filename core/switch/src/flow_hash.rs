@@ -8,14 +8,15 @@
 //! addresses and type. A VLAN tag is no part of it, since a vif is of one slice.
 //!
 //! **The hash** multiplies two words and folds the product, as wyhash does. Its seed is an
-//! argument: who does not know it cannot aim at another's queue.
+//! argument: a sender that does not know it cannot aim at another's queue.
 
 use crate::frame::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, Fragment, Ip, PROTOCOL_AH, PROTOCOL_ESP,
     PROTOCOL_TCP, PROTOCOL_UDP,
 };
 
-/// The hash of a frame's flow. Frames of one flow have one hash; the low bits are as good as any.
+/// Returns the hash of a frame's flow. Frames of one flow have one hash; the low bits are as good
+/// as any.
 #[inline]
 pub(crate) fn flow_hash(seed: u64, frame: &[u8], ethernet: &Ethernet) -> u32 {
     let hashed = match ethernet.ethertype {
@@ -25,7 +26,8 @@ pub(crate) fn flow_hash(seed: u64, frame: &[u8], ethernet: &Ethernet) -> u32 {
     hashed.unwrap_or_else(|| any(seed, frame, ethernet))
 }
 
-/// An IPv4 packet without options that is no fragment, of TCP or UDP: nearly all there are.
+/// Returns the hash of a TCP or UDP packet over IPv4 without options, if it is no fragment. Nearly
+/// all packets are of this kind.
 #[inline]
 fn plain_v4(seed: u64, frame: &[u8], start: usize) -> Option<u32> {
     let head = frame.get(start..)?.first_chunk::<24>()?;
@@ -63,7 +65,7 @@ fn any(seed: u64, frame: &[u8], ethernet: &Ethernet) -> u32 {
         }
         _ => 0,
     };
-    // The first fragment goes with the later ones.
+    // The first fragment is of one flow with the later ones, which have no ports.
     let whole = !matches!(ip.fragment, Some(Fragment::First | Fragment::Later));
     let ports = match ip.protocol {
         PROTOCOL_ESP => index(frame, ip.transport, ip.end),
@@ -75,7 +77,7 @@ fn any(seed: u64, frame: &[u8], ethernet: &Ethernet) -> u32 {
     finish(seed, addresses, ip.protocol, ports.filter(|_| whole).unwrap_or(0))
 }
 
-/// The security parameters index.
+/// Returns the security parameters index.
 fn index(frame: &[u8], at: usize, end: usize) -> Option<u32> {
     let bytes = frame.get(at..end)?.first_chunk::<4>()?;
     Some(u32::from_be_bytes(*bytes))
@@ -87,7 +89,8 @@ fn finish(seed: u64, addresses: u64, protocol: u8, ports: u32) -> u32 {
     u32::try_from(hash >> 32).unwrap_or(0)
 }
 
-/// Folds the 128-bit product of two words, each made unlike zero.
+/// Folds the 128-bit product of two words, each mixed with the seed and a constant, since a zero
+/// would erase the other.
 #[inline]
 fn mix(seed: u64, a: u64, b: u64) -> u64 {
     let (a, b) = (a ^ seed ^ ODD_A, b ^ seed.rotate_left(32) ^ ODD_B);
@@ -121,7 +124,7 @@ mod tests {
         frame
     }
 
-    /// An IPv6 packet of UDP, with options before it or not, or a fragment of one.
+    /// Returns an IPv6 packet of UDP, with options before it or not, or a fragment of one.
     fn v6(extension: Option<u8>, ports: (u16, u16)) -> Vec<u8> {
         let mut frame =
             Vec::from([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0]);

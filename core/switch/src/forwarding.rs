@@ -7,7 +7,7 @@
 //! bridge. Before that, a vif's frame has to pass the vif's filter, carry no tag, come from an
 //! address that is the vif's, and be within the limit of flooded frames ([`Storm`]).
 //!
-//! The part holds no frame and no queue. Its one invariant: every address in the table ([`Fdb`])
+//! This part holds no frame and no queue. Its one invariant: every address in the table ([`Fdb`])
 //! belongs to an interface and a bridge that exist, so a reused slot starts without addresses.
 
 mod from_port;
@@ -54,7 +54,7 @@ pub(crate) struct Forwarding {
     length_max: u16,
     /// Set if any slice is a parallel internet. Vifs may then send no frame with such a header.
     has_pih: bool,
-    /// All of the policy: frames without a header are compared with them.
+    /// All five-tuples of the policy, with which frames without a header are compared.
     five_tuples: FiveTuples,
 }
 
@@ -259,8 +259,8 @@ impl Forwarding {
         }
     }
 
-    /// The most addresses to learn from each vif, and behind a port for each of its bridges: equal
-    /// parts, so that no slice's network takes the room of another's.
+    /// Returns the most addresses to learn from each vif, and behind a port for each of its
+    /// bridges: equal parts, so that no slice's network takes the room of another's.
     fn address_bounds(&self, policy: &Policy, ids: &Ids) -> AddressBounds {
         let mut bounds = AddressBounds {
             vifs: vec![0; ids.interface_count()],
@@ -387,9 +387,8 @@ impl Forwarding {
         self.storms.get_mut(interface).is_none_or(|storm| storm.admit(now, copies as u64))
     }
 
-    /// The next vif, among the members of its bridge from `member` on, that gets a frame which a
-    /// vif floods, the others of its slice, and where to go on. An unknown address is not that of a
-    /// vif whose addresses are all given.
+    /// Returns the next vif, among the members of its bridge from `member` on, that gets a frame
+    /// which a vif floods (each other vif of its slice), and the member to go on from.
     pub(crate) fn next_from_vif(&self, vif: usize, member: usize) -> Option<(usize, usize)> {
         let from = &self.vifs[vif];
         let members = &self.bridges.get(usize::from(from.bridge))?.members;
@@ -424,7 +423,7 @@ impl Forwarding {
         known.unwrap_or(0)
     }
 
-    /// The vif that a frame from a port is for, if its address is known.
+    /// Returns the vif that a frame from a port is for, if its address is known.
     #[inline]
     pub(crate) fn fetch_from_port(
         &self,
@@ -448,7 +447,7 @@ impl Forwarding {
         }
     }
 
-    /// Keeps a learned address that is in use without the switch seeing its frames.
+    /// Renews a learned address that is in use by frames that the switch does not see.
     pub(crate) fn keep_address(&mut self, now: Instant, ids: &Ids, key: (u32, u16), mac: u64) {
         let bridge = ids.bridges.of_key(&key).and_then(|slot| u16::try_from(slot).ok());
         if let Some(bridge) = bridge {
@@ -456,8 +455,8 @@ impl Forwarding {
         }
     }
 
-    /// Every address: the number of its port, that of its bridge there ([`Policy::bridge_of`]),
-    /// itself, its interface, whether it is given.
+    /// Returns every address, as a tuple: the number of its port, that of its bridge there
+    /// ([`Policy::bridge_of`]), the address, its interface, and whether it is given.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (u32, u16, u64, u32, bool)> + '_ {
         self.fdb.iter().filter_map(|address| {
             let bridge = self.bridges.get(usize::from(address.bridge))?;
@@ -512,8 +511,8 @@ fn next_member(
     wanted.find(|(vif, _)| wants(*vif))
 }
 
-/// Tells whether frames from such an interface may have checksums that were left to a device: all
-/// that come from a kernel may. Frames from memory and files are complete.
+/// Tells whether frames from such an interface may have checksums that were left to a device:
+/// frames that come from a kernel may. Frames from memory and files are complete.
 const fn carries_unfinished(kind: Kind) -> bool {
     !matches!(kind, Kind::Memory | Kind::Pcap)
 }

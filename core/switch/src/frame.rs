@@ -39,16 +39,17 @@ pub struct Ip {
     pub transport: usize,
     /// Offset of the datagram's end in the frame; Ethernet's padding follows.
     pub end: usize,
-    /// A fragment: only the first has a transport header, and no checksum can be completed.
+    /// Set for a fragment: only the first has a transport header, and no checksum can be completed.
     pub fragment: Option<Fragment>,
-    /// A routing header with segments left (RFC 8200 §4.4): the final destination is elsewhere.
+    /// Set by a routing header with segments left (RFC 8200 §4.4): the final destination is
+    /// elsewhere.
     pub routed: bool,
 }
 
 /// The part of a datagram that a fragment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment {
-    /// The one that holds the transport header.
+    /// The first, which holds the transport header.
     First,
     /// Any other.
     Later,
@@ -106,7 +107,7 @@ impl Ethernet {
         self.destination & !0xf == 0x0180_c200_0000
     }
 
-    /// The two ECN bits of an IP packet, without reading more of it; 0 for anything else.
+    /// Returns the two ECN bits of an IP packet, without reading more of it; 0 for anything else.
     #[inline]
     #[must_use]
     pub fn ecn(&self, frame: &[u8]) -> u8 {
@@ -119,7 +120,7 @@ impl Ethernet {
 }
 
 impl Ip {
-    /// Reads the IP packet of a frame; `None` if it is none, or does not fit the frame.
+    /// Reads the IP packet of a frame; `None` if the frame has none, or the packet does not fit it.
     #[must_use]
     pub fn read(frame: &[u8], ethernet: &Ethernet) -> Option<Self> {
         match ethernet.ethertype {
@@ -129,8 +130,8 @@ impl Ip {
         }
     }
 
-    /// Source and destination port of TCP, UDP, SCTP or UDP-Lite; `None` for others and for later
-    /// fragments.
+    /// Returns source and destination port of TCP, UDP, SCTP or UDP-Lite; `None` for others and for
+    /// later fragments.
     #[must_use]
     pub fn ports(&self, frame: &[u8]) -> Option<(u16, u16)> {
         if self.fragment == Some(Fragment::Later) || self.transport + 4 > self.end {
@@ -196,8 +197,9 @@ impl Ip {
         None
     }
 
-    /// Steps over one extension header (RFC 8200 §4); `false` if there is none to step over. The
-    /// bytes of a later fragment are no header, whatever the fragment's own header names.
+    /// Steps over one extension header (RFC 8200 §4). Returns `false` if there is none, `None` if
+    /// it does not fit the frame. The bytes of a later fragment are no header, whatever the
+    /// fragment's own header names.
     fn skip_extension(&mut self, frame: &[u8]) -> Option<bool> {
         if self.fragment == Some(Fragment::Later) {
             return Some(false);
@@ -230,7 +232,8 @@ impl Ip {
 }
 
 impl ArpSender {
-    /// The sender of an ARP packet for IPv4 over Ethernet; `None` if the frame is something else.
+    /// Returns the sender of an ARP packet for IPv4 over Ethernet; `None` if the frame is something
+    /// else.
     #[must_use]
     pub fn read(frame: &[u8], ethernet: &Ethernet) -> Option<Self> {
         let arp = frame.get(ethernet.payload..)?.first_chunk::<28>()?;
@@ -242,8 +245,8 @@ impl ArpSender {
     }
 }
 
-/// Sets "congestion experienced" in an IP packet that can carry it, with the IPv4 header checksum
-/// kept right (RFC 1624 eqn 3). Returns whether it was set.
+/// Sets "congestion experienced" in an IP packet that can carry it, and updates the IPv4 header
+/// checksum (RFC 1624 eqn 3). Returns whether it was set.
 pub fn mark_congestion(frame: &mut [u8]) -> bool {
     let Ok(ethernet) = Ethernet::read(frame) else { return false };
     let at = ethernet.payload;
@@ -291,7 +294,7 @@ pub(crate) const fn fold(sum: u64) -> u16 {
     return sum as u16;
 }
 
-/// The 16-bit number at `at`, in network order.
+/// Returns the 16-bit number at `at`, in network order.
 pub(crate) fn word(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..)?.first_chunk::<2>().map(|bytes| u16::from_be_bytes(*bytes))
 }

@@ -31,7 +31,7 @@ pub(crate) struct FrameSlot {
     pub(crate) headers: PortHeaders,
 }
 
-/// The list and the destination of a queued frame.
+/// The links of a queued frame: its list, its destination, its wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameLink {
     /// The next frame of the same list.
@@ -63,7 +63,7 @@ impl FrameTable {
         self.slots.len()
     }
 
-    /// The place of a chunk's frame; an empty frame for a chunk without room.
+    /// Returns the place of a chunk's frame; an empty frame for a chunk without room.
     #[inline]
     pub(crate) fn slot(&self, id: u32) -> FrameSlot {
         self.slots.get(id as usize).copied().unwrap_or(FrameSlot::EMPTY)
@@ -77,13 +77,13 @@ impl FrameTable {
         }
     }
 
-    /// The links of all chunks, for a pacer, which chains frames of its own.
+    /// Returns the links of all chunks, for a pacer, which chains frames of its own.
     #[inline]
     pub(crate) fn links(&self) -> &[FrameLink] {
         &self.links
     }
 
-    /// The links of all chunks, to be changed.
+    /// Returns the links of all chunks, to be changed.
     #[inline]
     pub(crate) fn links_mut(&mut self) -> &mut [FrameLink] {
         &mut self.links
@@ -142,13 +142,13 @@ impl FrameList {
 impl FrameSlot {
     const EMPTY: Self = Self { offset: 0, len: 0, headers: PortHeaders::NONE };
 
-    /// The frame of a chunk.
+    /// Returns the frame of a chunk.
     #[inline]
     pub(crate) const fn frame(self, id: u32) -> Frame {
         Frame { id, offset: self.offset, len: self.len }
     }
 
-    /// The frame's length as a vif sees it, without the headers.
+    /// Returns the frame's length as a vif sees it, without the headers.
     #[inline]
     pub(crate) fn own_length(self) -> u16 {
         self.len.saturating_sub(self.headers.bytes())

@@ -7,9 +7,9 @@
 //! part gets a *slot* when its name first appears, keeps it as long as a policy has a part of that
 //! name, and all state is kept by slot. A change of policy then changes values in place.
 //!
-//! A free slot is given again, to the next newcomer. An id that may outlive its owner (a queued
-//! frame's destination, a caller's [`IfaceId`]) therefore has a *generation* beside the slot, which
-//! is raised whenever the slot becomes free; an id of an earlier generation leads nowhere.
+//! A free slot is given to the next newcomer. An id that may outlive its owner (a queued frame's
+//! destination, a caller's [`IfaceId`]) therefore has a *generation* beside the slot, which is
+//! raised whenever the slot becomes free; an id of an earlier generation leads nowhere.
 //! (Generational indexes: C. West, "Using Rust for game development", `RustConf` 2018.) A slot
 //! whose generations are used up is never given again, so no id ever becomes valid a second time.
 
@@ -48,7 +48,7 @@ enum InterfaceKey {
     Vif { name: String, slice: u32, port: u32 },
 }
 
-/// Interfaces and bridges that a change of policy added and removed, by slot.
+/// Parts that a change of policy added and removed, by slot.
 #[derive(Debug, Default)]
 pub(crate) struct IdChanges {
     pub(crate) ports: SlotChanges,
@@ -104,7 +104,7 @@ impl Ids {
         IdChanges { ports, slices, routers, bridges, interfaces }
     }
 
-    /// The port of a vif's bridge, and its number there.
+    /// Returns the port of a vif's bridge, and its number there.
     pub(crate) fn bridge_key(&self, policy: &Policy, vif: &weir_policy::Vif) -> (u32, u16) {
         let number = policy.bridge_of(vif.port, vif.slice);
         (self.ports.slot(vif.port.0 as usize), number)
@@ -116,72 +116,73 @@ impl Ids {
         self.vif_ids.len()
     }
 
-    /// The slot of the vif behind an interface; `None` for a port, or if there is none.
+    /// Returns the slot of the vif behind an interface; `None` for a port, or if there is none.
     #[inline]
     pub(crate) fn vif_of(&self, iface: IfaceId) -> Option<usize> {
         let slot = iface.slot();
         self.vif_ids.get(slot).filter(|id| **id == iface.0).map(|_| slot)
     }
 
-    /// The number of the port behind an interface; `None` for a vif, or if there is none.
+    /// Returns the number of the port behind an interface; `None` for a vif, or if there is none.
     #[inline]
     pub(crate) fn port_of(&self, iface: IfaceId) -> Option<u32> {
         let (id, port) = *self.all_ids.get(iface.slot())?;
         (id == iface.0 && port != NO_PORT).then_some(port)
     }
 
-    /// The slot of an interface; `None` if there is none.
+    /// Returns the slot of an interface; `None` if there is none.
     #[inline]
     pub(crate) fn slot_of(&self, iface: IfaceId) -> Option<usize> {
         let slot = iface.slot();
         self.all_ids.get(slot).filter(|(id, _)| *id == iface.0).map(|_| slot)
     }
 
-    /// The id of the interface that has a slot.
+    /// Returns the id of the interface that has a slot.
     #[inline]
     pub(crate) fn iface(&self, slot: usize) -> IfaceId {
         IfaceId(self.all_ids.get(slot).map_or(NO_IFACE, |(id, _)| *id))
     }
 
-    /// The slot of a vif of the policy in force; one that no table has if there is no such vif.
+    /// Returns the slot of a vif of the policy in force; one that no table has if there is no such
+    /// vif.
     pub(crate) fn vif_slot(&self, vif: VifId) -> usize {
         self.interfaces.slot((vif.0 as usize).saturating_add(self.port_count)) as usize
     }
 
-    /// The slot, among the interfaces, of a port of the policy in force.
+    /// Returns the slot, among the interfaces, of a port of the policy in force.
     pub(crate) fn port_slot(&self, port: PortId) -> usize {
         let position = port.0 as usize;
         let slot = if position < self.port_count { self.interfaces.slot(position) } else { FREE };
         slot as usize
     }
 
-    /// The vif of the policy in force that has a slot.
+    /// Returns the vif of the policy in force that has a slot.
     pub(crate) fn vif_id(&self, slot: usize) -> Option<VifId> {
         let position = self.interfaces.position(slot)?.checked_sub(self.port_count)?;
         u32::try_from(position).ok().map(VifId)
     }
 
-    /// The slots of all vifs, in the order of the policy in force.
+    /// Returns the slots of all vifs, in the order of the policy in force.
     pub(crate) fn vif_slots(&self) -> &[u32] {
         self.interfaces.by_position.get(self.port_count..).unwrap_or(&[])
     }
 
-    /// The number of a port of the policy in force.
+    /// Returns the number of a port of the policy in force.
     pub(crate) fn port(&self, port: PortId) -> u32 {
         self.ports.slot(port.0 as usize)
     }
 
-    /// The slot of a slice of the policy in force.
+    /// Returns the slot of a slice of the policy in force.
     pub(crate) fn slice(&self, slice: SliceId) -> u32 {
         self.slices.slot(slice.0 as usize)
     }
 
-    /// The slot of a router of the policy in force.
+    /// Returns the slot of a router of the policy in force.
     pub(crate) fn router(&self, router: RouterId) -> u32 {
         self.routers.slot(router.0 as usize)
     }
 
-    /// Writes down for each slot what the hot path asks of it.
+    /// Fills the tables by slot that the hot path reads.
     fn number_interfaces(&mut self) {
         let count = self.interfaces.capacity();
         debug_assert!(count < 1 << IfaceId::SLOT_BITS, "every interface has a slot");
@@ -250,18 +251,18 @@ impl<K: Ord> SlotTable<K> {
 }
 
 impl<K> SlotTable<K> {
-    /// The slot of a position of the policy in force; one that no table has beyond its end.
+    /// Returns the slot of a position of the policy in force; one that no table has beyond its end.
     pub(crate) fn slot(&self, position: usize) -> u32 {
         self.by_position.get(position).copied().unwrap_or(FREE)
     }
 
-    /// The position in the policy in force of what has a slot.
+    /// Returns the position, in the policy in force, of the part that has a slot.
     pub(crate) fn position(&self, slot: usize) -> Option<usize> {
         let state = self.slots.get(slot).filter(|state| state.position != FREE)?;
         Some(state.position as usize)
     }
 
-    /// The key's slot.
+    /// Returns the key's slot.
     pub(crate) fn of_key(&self, key: &K) -> Option<u32>
     where
         K: Ord,
@@ -269,7 +270,7 @@ impl<K> SlotTable<K> {
         self.by_key.get(key).copied()
     }
 
-    /// Every key with its slot, in the order of the keys.
+    /// Returns every key with its slot, in the order of the keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, u32)> {
         self.by_key.iter().map(|(key, slot)| (key, *slot))
     }

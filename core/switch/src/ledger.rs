@@ -16,7 +16,8 @@ use crate::ids::SlotChanges;
 pub(crate) struct Ledger {
     /// By the interface's slot, then direction: send, receive.
     counters: Vec<[Counters; 2]>,
-    /// Dropped frames that no interface can be charged with, since a change of policy removed it.
+    /// Dropped frames that no interface could be charged with, and frames dropped because a change
+    /// of policy removed their queue or requires headers for which they have no room.
     pub(crate) removed: u64,
 }
 
@@ -29,13 +30,13 @@ impl Ledger {
         }
     }
 
-    /// The counters of an interface that exists.
+    /// Returns the counters of an interface that exists.
     #[inline]
     pub(crate) fn of(&mut self, slot: usize, direction: Direction) -> &mut Counters {
         &mut self.counters[slot][direction as usize]
     }
 
-    /// The counters of a slot; `None` beyond the table.
+    /// Returns the counters of a slot; `None` beyond the table.
     pub(crate) fn get(&self, slot: usize, direction: Direction) -> Option<&Counters> {
         Some(&self.counters.get(slot)?[direction as usize])
     }

@@ -73,7 +73,7 @@ impl Pacer {
         self.most = most.max(LEAST);
     }
 
-    /// The rate in packets a second.
+    /// Returns the rate in packets a second.
     pub(crate) const fn rate(&self) -> PacketRate {
         PacketRate::from_pps(self.bucket.rate() / PARTS)
     }
@@ -170,9 +170,9 @@ impl Pacer {
         queue.take(links)
     }
 
-    /// The time at which [`Self::pop`] may give a frame; in the past if it may now. All pacers
-    /// round such times up to one grid, so that a worker can sleep in between, however many pacers
-    /// there are.
+    /// Returns the time at which [`Self::pop`] may give a frame; in the past if it may now. All
+    /// pacers round such times up to one grid, so that a worker can sleep in between, however many
+    /// pacers there are.
     pub(crate) fn next(&self) -> Instant {
         if self.held == 0 {
             return Instant::FAR_FUTURE;
@@ -186,14 +186,15 @@ impl Pacer {
         }
     }
 
-    /// Frames from `iface` that would be taken now: the free room, or what `iface` has left of an
-    /// eighth of the bound if that is more, since a full pacer drops from the longest queue.
+    /// Returns the number of frames from `iface` that would be taken now: the free room, or what
+    /// `iface` has left of an eighth of the bound if that is more, since a full pacer drops from
+    /// the longest queue.
     pub(crate) fn room(&self, iface: u32) -> u32 {
         let own = (self.most / 8).saturating_sub(self.queues[place(iface)].len);
         self.most.saturating_sub(self.held).max(own)
     }
 
-    /// The time that the first packet of any queue has waited.
+    /// Returns the time that the first packet of any queue has waited.
     pub(crate) fn wait(&self, now: Instant, links: &[FrameLink]) -> Nanos {
         let waiting = self.queues.iter().filter(|queue| queue.len > 0);
         let since = waiting.filter_map(|queue| links.get(queue.head as usize));
@@ -212,8 +213,8 @@ impl PacerQueue {
     }
 }
 
-/// Packets that may wait for `router` at a rate: 50 ms of the rate, and at most half of the room of
-/// its vifs, so that packets from elsewhere find some.
+/// Returns the number of packets that may wait for `router` at a rate: 50 ms of the rate, and at
+/// most half of the room of its vifs, so that packets from elsewhere find some.
 ///
 /// A worker may be late by a part of the 50 ms, and TCP hands over 64 KiB of each flow at once,
 /// which is 138 packets of the XTC text's size. With 10 ms, a router with eight flows lost a
@@ -226,8 +227,9 @@ pub(crate) fn depth(policy: &Policy, router: RouterId, rate: PacketRate) -> u32 
     worth.clamp(DEPTH_LEAST, DEPTH_MOST).min(room)
 }
 
-/// Packets that a receive queue has room for: its bound in the policy. A queue whose bound is the
-/// default of queues with flows counts only the frames that the pool is sure to have for it.
+/// Returns the number of packets that a receive queue has room for: its bound in the policy. A
+/// queue whose bound is the default of queues with flows counts only the frames that the pool is
+/// sure to have for it.
 fn receive_room(queue: &Queue) -> u32 {
     match queue.packets {
         Queue::FLOWS_PACKETS_DEFAULT => queue.frames(),
@@ -243,15 +245,16 @@ const fn parts(packets: u64) -> u64 {
     packets.saturating_mul(PARTS)
 }
 
-/// Packets that may pass at once after an idle time: 1 ms of the rate, a hundredth of a sample of
-/// 100 ms.
+/// Returns the number of packets that may pass at once after an idle time: 1 ms of the rate, a
+/// hundredth of a sample of 100 ms.
 fn idle_burst(rate: u64) -> u64 {
     (rate / 1000).max(1)
 }
 
-/// Packets that may pass at once because the worker came late during a busy period: 10 ms of the
-/// rate, and at least four, so that a late wake-up loses nothing at a low rate. Less would leave
-/// routers below their rates on a machine whose host takes its processors away for milliseconds.
+/// Returns the number of packets that may pass at once because the worker came late during a busy
+/// period: 10 ms of the rate, and at least four, so that a late wake-up loses nothing at a low
+/// rate. Less would leave routers below their rates on a machine whose host takes its processors
+/// away for milliseconds.
 fn late_burst(rate: u64) -> u64 {
     // Plus the packet that was nearly due when the 10 ms began.
     rate.div_ceil(100).max(4) + 1
@@ -364,7 +367,7 @@ mod tests {
         for (rate, most, here) in rates.map(of).concat() {
             let mut rig = Rig::new(rate, most);
             rig.flood(0);
-            // What an idle limit has earned.
+            // Uses up the tokens that an idle limit has saved.
             while rig.pop().is_some() {
                 rig.push(0);
             }
@@ -402,7 +405,7 @@ mod tests {
     }
 
     /// Goal: behind a limit of the same rate nothing waits for ever, however low it is. Method:
-    /// what fills the queue at once, and then as much as the rate.
+    /// frames that fill the queue at once, then arrivals at the rate.
     #[test]
     fn what_once_had_to_wait_is_made_up_for() {
         for rate in [100, 300, 10_000] {
@@ -425,7 +428,7 @@ mod tests {
         }
     }
 
-    /// Goal: what passes besides is spread over the packets, not one at once.
+    /// Goal: the extra packets of undercharging are spread evenly, and do not pass at once.
     #[test]
     fn a_limit_that_refuses_nothing_is_even() {
         let mut rig = Rig::new(510, 500);

@@ -27,7 +27,7 @@ pub(crate) struct Pacers {
     pacers: BTreeMap<u32, Pacer>,
     /// The router of each vif, by slots; [`NO_ROUTER`] for a vif without one.
     routers: Vec<u32>,
-    /// No frame may pass before: known without a look at all of them, of which there may be a
+    /// No frame may pass before this instant, which saves a look at each pacer; there may be a
     /// thousand. May be early.
     due: Instant,
 }
@@ -91,29 +91,31 @@ impl Pacers {
         self.pacers.remove(&router)
     }
 
-    /// The earliest instant at which a frame may pass.
+    /// Returns the earliest instant at which a frame may pass.
     pub(crate) const fn next(&self) -> Instant {
         self.due
     }
 
-    /// The packet rate of a router, if it has a limit.
+    /// Returns the packet rate of a router, if it has a limit.
     pub(crate) fn rate(&self, router: u32) -> Option<PacketRate> {
         self.pacers.get(&router).map(Pacer::rate)
     }
 
-    /// The time that the first frame which waits for the limit of a vif's router has waited.
+    /// Returns the time that the first frame which waits for the limit of a vif's router has
+    /// waited.
     pub(crate) fn wait(&self, now: Instant, vif: usize, links: &[FrameLink]) -> Nanos {
         self.of_vif(vif).map_or(Nanos::ZERO, |pacer| pacer.wait(now, links))
     }
 
-    /// Tells that something for a vif was refused before it came to its router's limit.
+    /// Notes that a frame for a vif was refused before it came to its router's limit.
     pub(crate) fn refuse(&mut self, now: Instant, vif: usize) {
         if let Some(pacer) = self.of_vif_mut(vif) {
             pacer.refuse(now);
         }
     }
 
-    /// Frames that the limit of a vif's router would take now from an interface.
+    /// Returns the number of frames from an interface that the limit of a vif's router would take
+    /// now.
     pub(crate) fn room(&self, vif: usize, from: IfaceId) -> u32 {
         if self.pacers.is_empty() {
             return u32::MAX;
@@ -127,8 +129,8 @@ impl Pacers {
         !self.pacers.is_empty() && self.of_vif(vif).is_some()
     }
 
-    /// Hands a frame that came from an interface to the pacer of a vif's router. What need not wait
-    /// goes on at once, since its turn of the grid may be far away.
+    /// Hands a frame that came from an interface to the pacer of a vif's router. A frame that need
+    /// not wait goes on at once, since the next step of the grid may be far away.
     pub(crate) fn push(
         &mut self,
         now: Instant,

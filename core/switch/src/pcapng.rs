@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Captured frames as pcapng, the format of Wireshark and tcpdump (draft-ietf-opsawg-pcapng).
 //!
-//! Blocks are appended to a buffer of bytes; writing them somewhere is the caller's. One section,
-//! any number of interfaces, little-endian, times in nanoseconds.
+//! Blocks are appended to a buffer of bytes; the caller writes the buffer to its place. One
+//! section, any number of interfaces, little-endian, times in nanoseconds.
 
 use alloc::vec::Vec;
 
@@ -48,7 +48,7 @@ pub fn packet(out: &mut Vec<u8>, interface: u32, origin_ns: u64, frame: &Capture
         word(out, u32::from(frame.length));
         padded(out, frame.bytes);
         let inbound: u32 = match frame.direction {
-            // As seen from the host's side of the vif, like tcpdump there.
+            // As seen from the host's side of the vif, where tcpdump would run.
             Direction::Send => 1,
             Direction::Receive => 2,
         };
@@ -57,7 +57,8 @@ pub fn packet(out: &mut Vec<u8>, interface: u32, origin_ns: u64, frame: &Capture
     });
 }
 
-/// Ends an interface: what its tap has seen and lost, at `at_ns` nanoseconds after 1970.
+/// Ends an interface with the frames that its tap has seen and lost, at `at_ns` nanoseconds after
+/// 1970.
 pub fn statistics(out: &mut Vec<u8>, interface: u32, at_ns: u64, counters: CaptureCounters) {
     block(out, STATISTICS, |out| {
         word(out, interface);
@@ -68,7 +69,7 @@ pub fn statistics(out: &mut Vec<u8>, interface: u32, at_ns: u64, counters: Captu
     });
 }
 
-/// A block: its type, its length before and after.
+/// Writes a block: its type, then its body between two copies of its length.
 fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     word(out, kind);

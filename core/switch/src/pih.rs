@@ -5,12 +5,12 @@
 //! and the tag say which parallel internet a frame belongs to (Rzym and Wajda, JTIT 2/2014, section
 //! 5.1, which has 8 bits "next to the Ethernet frame header" and leaves the rest open). The type
 //! 0x88b5 is one that IEEE 802 gives to local experiments, so that a switch on the way forwards the
-//! frame by its addresses. The frame's own type follows the number: the header is taken off without
-//! a table.
+//! frame by its addresses. The frame's own type follows the number, so the header can be taken off
+//! without a table.
 //!
 //! `dst | src | [802.1Q tag] | type | number | payload`: the bare byte ([`PihForm::Byte`]), as the
 //! text's smallest frame suggests (79 bytes are 14 + 1 + 40 + 20 + 4). Nothing in the frame tells
-//! that it is there, so that a link has it in every frame or in none.
+//! that the byte is there, so a link has it in every frame or in none.
 
 use core::fmt;
 
@@ -24,8 +24,8 @@ use crate::vlan;
 /// The headers that frames of a slice carry on a port, but not at a vif: a VLAN tag, the number of
 /// a parallel internet, both or none.
 ///
-/// They are one word, since the headers of every frame are compared: the VLAN in the lower 16 bits,
-/// the number of the internet in the next eight, then its form; 0 for none of these.
+/// They are one word, since they are compared for every frame: the VLAN in the lower 16 bits, the
+/// number of the internet in the next eight, then its form; 0 for none of these.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortHeaders(u32);
 
@@ -42,8 +42,8 @@ impl PortHeaders {
     /// No header.
     pub const NONE: Self = Self(0);
 
-    /// The tag of a VLAN, 0 for no tag, and the number of a parallel internet, `None` for no such
-    /// header.
+    /// Returns the tag of a VLAN, 0 for no tag, and the number of a parallel internet, `None` for
+    /// no such header.
     #[inline]
     #[must_use]
     pub const fn new(vlan: u16, pih: Option<Pih>) -> Self {
@@ -56,7 +56,7 @@ impl PortHeaders {
         Self(u32::from_le_bytes([low, high, number, form]))
     }
 
-    /// The VLAN of the 802.1Q tag; 0 for no tag.
+    /// Returns the VLAN of the 802.1Q tag; 0 for no tag.
     #[inline]
     #[must_use]
     pub const fn vlan(self) -> u16 {
@@ -64,7 +64,7 @@ impl PortHeaders {
         u16::from_le_bytes([low, high])
     }
 
-    /// The parallel internet; `None` without such a header.
+    /// Returns the parallel internet; `None` without such a header.
     #[inline]
     #[must_use]
     pub const fn pih(self) -> Option<Pih> {
@@ -76,7 +76,7 @@ impl PortHeaders {
         }
     }
 
-    /// The headers of a slice on a port.
+    /// Returns the headers of a slice on a port.
     #[must_use]
     pub const fn of(port: &Port, slice: &Slice) -> Self {
         let vlan = match slice.vlan {
@@ -90,7 +90,7 @@ impl PortHeaders {
         Self::new(vlan, pih)
     }
 
-    /// Their bytes.
+    /// Returns the length of the headers in bytes.
     #[inline]
     #[must_use]
     pub const fn bytes(self) -> u16 {
@@ -143,7 +143,8 @@ impl fmt::Debug for PortHeaders {
 }
 
 impl Pih {
-    /// The parallel internet that has a bridge of this number ([`weir_policy::Policy::bridge_of`]).
+    /// Returns the parallel internet that has a bridge of this number
+    /// ([`weir_policy::Policy::bridge_of`]).
     #[inline]
     pub(crate) const fn of_bridge(bridge: u16) -> Option<Self> {
         let [_, number] = bridge.to_be_bytes();
@@ -158,7 +159,7 @@ impl Pih {
         }
     }
 
-    /// The number of its bridge.
+    /// Returns the number of its bridge.
     #[inline]
     pub(crate) const fn bridge(self) -> u16 {
         self.form.bridges() + self.number as u16
@@ -203,8 +204,9 @@ impl Pih {
     }
 }
 
-/// Reads the number behind an Ethernet header: the parallel internet, and the Ethernet header as it
-/// is without it, but for the offset of its payload. `None` for a frame without one.
+/// Reads the number behind an Ethernet header. Returns the parallel internet, and the Ethernet
+/// header as it would be without the number, but with the payload's offset behind it. `None` for a
+/// frame without a number.
 ///
 /// # Errors
 /// [`Reason::PihShort`] if it does not fit the frame, [`Reason::NestedTag`] if a tag or another

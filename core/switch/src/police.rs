@@ -177,7 +177,8 @@ impl Police {
         }
     }
 
-    /// Packets of a vif that would pass all levels now.
+    /// Returns the number of packets of a vif that would pass the packet limits of all levels now;
+    /// the limits of bits do not count.
     #[must_use]
     pub(crate) fn packets_available(&self, now: Instant, vif: usize, direction: Direction) -> u64 {
         let chain = self.chains[vif][direction as usize];
@@ -281,7 +282,8 @@ mod tests {
         }
     }
 
-    /// The policers of one vif (slot 1), its router and its slice, on a port without a shaper.
+    /// Returns the policers of one vif (slot 1), its router and its slice, on a port without a
+    /// shaper.
     fn police(shares: [Share; 3]) -> Police {
         let [vif_share, router_share, slice_share] = shares;
         let mut policy = Policy::new("node");

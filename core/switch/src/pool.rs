@@ -18,14 +18,14 @@ pub struct Frame {
 /// a queue of the switch. No method panics, whatever the frame says: a frame outside of its
 /// chunk reads as empty.
 pub trait FramePool {
-    /// The frame's bytes; empty if they are not all inside a chunk.
+    /// Returns the frame's bytes; empty if they are not all inside a chunk.
     fn data(&mut self, frame: Frame) -> &mut [u8];
 
-    /// Bytes of the chunk before the frame that may be written (the frame can grow into them).
+    /// Returns the number of bytes before the frame, in its chunk, that it can grow into.
     fn room_before(&self, frame: Frame) -> usize;
 
-    /// Copies the bytes of one frame into another of the same length, in another chunk; whether
-    /// both lie inside their chunks.
+    /// Copies the bytes of one frame into another of the same length, in another chunk. Returns
+    /// whether both lie inside their chunks.
     fn copy(&mut self, from: Frame, to: Frame) -> bool {
         let mut buffer = [0; 256];
         let length = usize::from(from.len);
@@ -47,12 +47,13 @@ pub trait FramePool {
     /// Gives a chunk back. One that is free already, or that does not exist, is ignored.
     fn free(&mut self, id: u32);
 
-    /// The number of chunks, free or not: the bound of every `id`.
+    /// Returns the number of chunks, free or not: the bound of every `id`.
     fn chunks(&self) -> u32;
 
-    /// Bytes a chunk.
+    /// Returns the size of a chunk in bytes.
     fn chunk_size(&self) -> usize;
 
-    /// Bytes that a fresh frame leaves free at the front of its chunk: at least 4, for a VLAN tag.
+    /// Returns the bytes that a fresh frame leaves free at the front of its chunk: at least 4, for
+    /// a VLAN tag.
     fn headroom(&self) -> u16;
 }

@@ -11,21 +11,21 @@
 /// The division of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolShares {
-    /// Frames that the queues may hold together, but for the reserve.
+    /// Frames that the queues may hold together, without the reserve.
     shared: u32,
-    /// Frames that the queues of vifs with a guarantee may hold beyond, in equal parts.
+    /// Frames that the queues of vifs with a guarantee may hold beyond that, in equal parts.
     pub(crate) reserve: u32,
 }
 
 impl PoolShares {
-    /// The division of a pool of so many frames.
+    /// Returns the division of a pool of so many frames.
     pub(crate) const fn of(frames: u32) -> Self {
         let reserve = frames / 8;
         Self { shared: frames - frames / 4 - reserve, reserve }
     }
 
-    /// Frames that a queue may still take which holds `held` of all `queued` ones, and may always
-    /// hold `floor`.
+    /// Returns the number of frames that a queue may still take. It holds `held` of all `queued`
+    /// frames, and may always hold `floor`.
     #[inline]
     pub(crate) const fn left(self, queued: u32, held: u32, floor: u32) -> u32 {
         let shared = self.shared.saturating_sub(queued).saturating_sub(held);

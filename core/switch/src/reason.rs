@@ -48,7 +48,7 @@ pub enum Reason {
     Filtered,
     /// Above the vif's packet rate.
     VifPackets,
-    /// Above the router's packet rate: refused, or given up while it waited for it.
+    /// Above the router's packet rate: refused, or given up while it waited for the limit.
     RouterPackets,
     /// Above the slice's packet rate.
     SlicePackets,
@@ -74,7 +74,7 @@ pub enum Reason {
     NoDestination,
     /// The other vif refused it; the cause is counted there, under `receive`.
     RefusedByReceiver,
-    /// Dropped before the copy, for want of credit.
+    /// Dropped before it was copied, for lack of credit.
     NoCredit,
     /// Given up by active queue management after it had been queued.
     Codel,
@@ -137,7 +137,7 @@ impl Reason {
         Self::RefusedByReceiver,
     ];
 
-    /// The name in metrics and documents.
+    /// Returns the name in metrics and documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -37,14 +37,14 @@ struct Minimums {
 }
 
 impl TreeShares {
-    /// The shares of a port's three trees: send, receive, local.
+    /// Returns the shares of a port's three trees: send, receive, local.
     pub(crate) fn of_trees(policy: &Policy, port: PortId) -> [Self; 3] {
         let of = |direction, minimums| Self::of(policy, port, direction, minimums);
-        // Local traffic has no link of its own that a part could be guaranteed of.
+        // Local traffic has no link of its own, so no part of one can be guaranteed.
         [of(Direction::Send, true), of(Direction::Receive, true), of(Direction::Send, false)]
     }
 
-    /// The shares of one direction. `minimums`: whether guarantees are given.
+    /// Returns the shares of one direction. `minimums` is set if guarantees are given.
     fn of(policy: &Policy, port: PortId, direction: Direction, minimums: bool) -> Self {
         let least =
             if minimums { Minimums::of(policy, port, direction) } else { Minimums::none(policy) };
@@ -163,7 +163,7 @@ impl Minimums {
 }
 
 /// Raises the minimums of `members` so that they sum up to `wanted`, by priority and within each
-/// one's limit. Returns whether there was something to hand down to more than one.
+/// one's limit. Returns whether a rest was handed down to more than one member.
 fn hand_down<'a>(
     wanted: u64,
     members: &[usize],
@@ -184,7 +184,7 @@ fn hand_down<'a>(
     members.len() > 1
 }
 
-/// Weights of siblings that alone give each its minimum: see the module's documentation.
+/// Sets weights of siblings that alone give each its minimum: see the module's documentation.
 fn reweigh<'a>(base: u64, members: impl Iterator<Item = (&'a mut ClassConfig, u64)>) {
     let members: Vec<_> = members.collect();
     let least: u128 = members.iter().map(|(_, min)| u128::from(*min)).sum();
@@ -223,8 +223,8 @@ fn queue(queue: &Queue, flows: u32) -> QueueConfig {
     }
 }
 
-/// Each class's part of the node's flows. A vif has a class for what it sends to its port, one for
-/// what it sends to others, one for what it receives.
+/// Returns each class's part of the node's flows. A vif has a class for what it sends to its port,
+/// one for what it sends to others, one for what it receives.
 fn flows_each(policy: &Policy) -> u32 {
     let of = |queue: &Queue, classes: u32| if queue.kind == QueueKind::Flows { classes } else { 0 };
     let classes =

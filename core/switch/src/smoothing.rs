@@ -6,14 +6,14 @@
 //! first frames says what is due next: O(log vifs) a frame, and nothing is allocated.
 //!
 //! A frame that was taken is not given up. If its queue in the tree has no room when it is due, it
-//! waits here until there is; what arrives meanwhile is refused by the bound of the queue, which
-//! counts both places.
+//! waits here until there is; frames that arrive meanwhile are refused by the bound of the queue,
+//! which counts both places.
 //!
 //! A vif that loses its shaper by a change of policy keeps its list until that is empty: new frames
 //! wait behind it, so that no frame passes another.
 //!
-//! Invariant: a list with a frame has exactly one entry in the heap: when its first frame is
-//! released, or tries again if its queue had no room.
+//! Invariant: a list with a frame has exactly one entry in the heap: the instant at which its first
+//! frame is released, or tries again after its queue had no room.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -44,7 +44,7 @@ pub(crate) struct Smoothing {
 /// The shaper of a vif in one direction, and the frames that wait for their release.
 #[derive(Debug)]
 struct Smoother {
-    /// `None`: the policy has none any more, and the list runs empty.
+    /// `None` if the policy no longer has one and the list runs empty.
     shaper: Option<SmoothShaper>,
     head: u32,
     tail: u32,
@@ -65,7 +65,7 @@ pub(crate) struct SmoothedFrame {
     pub(crate) arrived: Instant,
     /// Accounted length.
     pub(crate) bytes: u32,
-    /// Set if the frame carries an ECN-capable transport.
+    /// The two ECN bits; 0 for a frame without an ECN-capable transport.
     pub(crate) ecn: u8,
     next: u32,
     release: Instant,
@@ -128,7 +128,7 @@ impl Smoothing {
                 smoother.follow(now, &config);
             }
         }
-        // Also where all lists only run empty: new frames wait behind the old ones.
+        // Also needed where all lists only run empty: new frames wait behind the old ones.
         let any = self.vifs.iter().flatten().any(Option::is_some);
         if any && self.frames.len() < policy.node.frames as usize {
             self.frames.resize(policy.node.frames as usize, SmoothedFrame::NONE);
@@ -211,13 +211,14 @@ impl Smoothing {
         Ok(())
     }
 
-    /// The least instant at which a frame is released; [`Instant::FAR_FUTURE`] if none waits.
+    /// Returns the least instant at which a frame is released; [`Instant::FAR_FUTURE`] if none
+    /// waits.
     #[inline]
     pub(crate) fn next(&self) -> Instant {
         self.due.peek().map_or(Instant::FAR_FUTURE, |Reverse((at, ..))| *at)
     }
 
-    /// The first frame that is due by now, with its vif and direction.
+    /// Returns the first frame that is due by now, with its vif and direction.
     pub(crate) fn first_due(&self, now: Instant) -> Option<(usize, Direction, SmoothedFrame)> {
         let Reverse((_, vif, direction)) = self.due.peek().filter(|Reverse(due)| due.0 <= now)?;
         let smoother = self.vifs.get(*vif as usize)?[*direction as usize].as_ref()?;
@@ -241,19 +242,20 @@ impl Smoothing {
         }
     }
 
-    /// Has the frame of [`Self::first_due`] wait for room in its queue.
+    /// Lets the frame of [`Self::first_due`] wait for room in its queue.
     pub(crate) fn postpone(&mut self, now: Instant) {
         if let Some(Reverse((_, vif, direction))) = self.due.pop() {
             self.due.push(Reverse((now + RETRY, vif, direction)));
         }
     }
 
-    /// Most accounted bytes that a vif's queues may hold.
+    /// Returns the most accounted bytes that a vif's queues may hold.
     pub(crate) fn bytes_max(&self, vif: usize, direction: Direction) -> u64 {
         self.of(vif, direction).map_or(0, |smoother| smoother.bytes_max)
     }
 
-    /// Frames of `bytes` bytes that a vif which holds `held` frames may hand in now.
+    /// Returns the number of frames of `bytes` bytes that a vif may hand in now; it holds `held`
+    /// frames.
     pub(crate) fn room(
         &self,
         now: Instant,
@@ -272,7 +274,7 @@ impl Smoothing {
         own.min(u32::try_from(released).unwrap_or(u32::MAX))
     }
 
-    /// Counts bytes of a vif that were dropped earlier, since [`Self::room`] had none for them.
+    /// Counts bytes of a vif that were dropped early, since [`Self::room`] had none for them.
     pub(crate) fn count_early_drop(&mut self, vif: usize, direction: Direction, bytes: ByteCount) {
         let place = self.vifs.get_mut(vif).and_then(|both| both[direction as usize].as_mut());
         if let Some(shaper) = place.and_then(|smoother| smoother.shaper.as_mut()) {
@@ -280,18 +282,18 @@ impl Smoothing {
         }
     }
 
-    /// The frames of a vif that wait here, in accounted bytes.
+    /// Returns the frames of a vif that wait here, in accounted bytes.
     pub(crate) fn waiting(&self, vif: usize, direction: Direction) -> Backlog {
         self.of(vif, direction).map_or_else(Backlog::default, |smoother| smoother.waiting)
     }
 
-    /// When the first of them arrived.
+    /// Returns when the first of the frames that wait here arrived.
     pub(crate) fn oldest(&self, vif: usize, direction: Direction) -> Option<Instant> {
         let smoother = self.of(vif, direction).filter(|smoother| smoother.waiting.packets > 0)?;
         self.frames.get(smoother.head as usize).map(|frame| frame.arrived)
     }
 
-    /// The state of a vif's window, if it has one.
+    /// Returns the state of a vif's window, if it has one.
     pub(crate) fn state(&self, vif: usize, direction: Direction) -> Option<SmoothState> {
         let shaper = self.of(vif, direction)?.shaper.as_ref()?;
         let (position, width) = (shaper.position(), shaper.config().width);
@@ -341,7 +343,7 @@ impl SmoothedFrame {
         release: Instant::ZERO,
     };
 
-    /// A frame that arrives now.
+    /// Makes a frame that arrives now.
     pub(crate) const fn new(
         now: Instant,
         (frame, ecn): (Frame, u8),

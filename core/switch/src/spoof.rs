@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Anti-spoofing of addresses: what a vif may claim to be, in IPv4, ARP, IPv6 and ND.
 //!
-//! Only for vifs whose addresses are given. MAC addresses are checked by the table of the bridge.
+//! It applies only to vifs whose addresses are given. MAC addresses are checked by the table of the
+//! bridge.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -14,8 +15,8 @@ use crate::frame::{
 ///
 /// Beside the given addresses a vif may use, as it must to start up: the unspecified address in an
 /// ARP probe (RFC 5227), in DHCP from port 68, and in `ICMPv6` (RFC 4862 §5.4); and the link-local
-/// address made from its MAC (RFC 4291, appendix A). What cannot be read as what its type says
-/// does not pass. Types that carry none of the four pass.
+/// address made from its MAC (RFC 4291, appendix A). A frame that cannot be read as its type says
+/// does not pass, nor does RARP. Frames of any type but IPv4, ARP, RARP and IPv6 pass.
 #[must_use]
 pub(crate) fn passes(addresses: &[IpAddr], frame: &[u8], ethernet: &Ethernet) -> bool {
     match ethernet.ethertype {
@@ -94,7 +95,7 @@ fn neighbour_is_own(
     Some(true)
 }
 
-/// The link-local address that a MAC stands for: fe80::/64 and its modified EUI-64.
+/// Returns the link-local address that a MAC stands for: fe80::/64 and its modified EUI-64.
 fn link_local(mac: u64) -> Ipv6Addr {
     let [_, _, a, b, c, d, e, f] = mac.to_be_bytes();
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])

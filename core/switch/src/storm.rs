@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A limit of flooded frames: broadcast, multicast and unknown destinations.
 //!
-//! Frames from a vif are counted, by its `storm` key. Of a frame from a port its copies are
-//! counted, since the work and the chunks that a broadcast costs grow with the vifs it reaches.
+//! Frames from a vif are counted, by its `storm` key. For a frame from a port, its copies are
+//! counted, since the work and the chunks of a broadcast grow with the vifs that it reaches.
 
 use weir_policy::Vif;
 use weir_sched::TokenBucket;
@@ -13,7 +13,7 @@ use weir_units::Instant;
 pub(crate) struct Storm(Option<TokenBucket>);
 
 impl Storm {
-    /// The limit of a vif; none if its policy names none.
+    /// Returns the limit of a vif; none if its policy names none.
     #[must_use]
     pub(crate) fn of_vif(now: Instant, vif: &Vif) -> Self {
         Self(vif.storm.map(|limit| {
@@ -22,7 +22,7 @@ impl Storm {
         }))
     }
 
-    /// The limit of a port whose broadcasts reach up to `vifs` vifs.
+    /// Returns the limit of a port whose broadcasts reach up to `vifs` vifs.
     #[must_use]
     pub(crate) fn of_port(now: Instant, vifs: u64) -> Self {
         let burst = (PORT_COPIES / 100).max(vifs.saturating_mul(2));
@@ -38,7 +38,7 @@ impl Storm {
         *self = limit;
     }
 
-    /// Takes `count` tokens if there are as many; whether there were.
+    /// Takes `count` tokens if there are as many. Returns whether there were.
     pub(crate) fn admit(&mut self, now: Instant, count: u64) -> bool {
         self.0.as_mut().is_none_or(|bucket| bucket.try_take(now, count).is_ok())
     }

@@ -3,7 +3,7 @@
 //!
 //! Each port has three. The *send* tree holds what its vifs send out on it and the *receive* tree
 //! what comes in for them; both are paced at the port's rate. The *local* tree holds what passes
-//! between two of its vifs, queued by sender; nothing paces it but the sender's limits.
+//! between two of its vifs, queued by sender; only the sender's limits pace it.
 //!
 //! Below a hierarchical scheduler, vifs hang under their router and slice. A flat one gets a class
 //! for each vif; router and slice are then held by policers alone.
@@ -88,7 +88,7 @@ pub(crate) struct OrphanedPacket {
 }
 
 impl Tree {
-    /// The tree of a port, as a policy wants it.
+    /// Returns the tree of a port, as a policy wants it.
     pub(crate) fn new(now: Instant, target: &TreeTarget<'_>, kind: TreeKind) -> Self {
         let config = &target.policy[target.port];
         let mut tree = Self::empty(
@@ -105,7 +105,7 @@ impl Tree {
         tree
     }
 
-    /// The tree of a number that no port has: nothing can be queued there.
+    /// Returns the tree of a number that no port has: nothing can be queued there.
     pub(crate) fn vacant() -> Self {
         let (catch_up, classes_max, packets_max) = (Nanos::ZERO, 0, 0);
         let link = LinkConfig { rate: None, catch_up, classes_max, packets_max };
@@ -208,7 +208,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A packet was queued: a wait may end with it.
+    /// Notes that a packet was queued, which may end a wait.
     #[inline]
     fn wake(&mut self, now: Instant) {
         // A link that is busy stays so; another wait may end with this packet.
@@ -217,7 +217,7 @@ impl Tree {
         }
     }
 
-    /// The next packet, or when and why to ask again.
+    /// Returns the next packet, or when and why to ask again.
     #[inline]
     pub(crate) fn dequeue(&mut self, now: Instant) -> Served {
         if self.next > now {
@@ -247,29 +247,30 @@ impl Tree {
         self.scheduler.charge(now, class, ByteCount::new(u64::from(bytes)));
     }
 
-    /// [`Scheduler::pause`].
+    /// Holds the packets of a class back ([`Scheduler::pause`]).
     pub(crate) fn pause(&mut self, class: ClassId) {
         self.scheduler.pause(class);
     }
 
-    /// [`Scheduler::resume`].
+    /// Lets packets of a class leave again ([`Scheduler::resume`]).
     pub(crate) fn resume(&mut self, now: Instant, class: ClassId) {
         self.scheduler.resume(now, class);
         self.wake(now);
     }
 
-    /// When a dequeue may give a packet; [`Instant::FAR_FUTURE`] if nothing is queued.
+    /// Returns when a dequeue may give a packet; [`Instant::FAR_FUTURE`] if nothing is queued.
     #[inline]
     pub(crate) const fn next(&self) -> Instant {
         self.next
     }
 
-    /// When the next phase begins that packets wait for; [`Instant::FAR_FUTURE`] without one.
+    /// Returns when the next phase begins that packets wait for; [`Instant::FAR_FUTURE`] without
+    /// one.
     pub(crate) fn next_phase(&self) -> Instant {
         if self.why == WaitReason::PhaseClosed { self.next } else { Instant::FAR_FUTURE }
     }
 
-    /// The answer of a dequeue before [`Tree::next`].
+    /// Returns the answer of a dequeue before [`Tree::next`].
     #[inline]
     pub(crate) fn waiting(&self) -> Served {
         if self.next == Instant::FAR_FUTURE {
@@ -278,43 +279,43 @@ impl Tree {
         Served::Wait { until: self.next, why: self.why }
     }
 
-    /// The class of a vif, by its slot.
+    /// Returns the class of a vif, by its slot.
     pub(crate) fn vif(&self, vif: u32) -> Option<ClassId> {
         self.vifs.get(vif as usize).copied().flatten().map(|place| place.class)
     }
 
-    /// The class of a router, by its slot.
+    /// Returns the class of a router, by its slot.
     pub(crate) fn router(&self, router: u32) -> Option<ClassId> {
         self.routers.get(router as usize).copied().flatten().map(|place| place.class)
     }
 
-    /// The class of a slice, by its slot.
+    /// Returns the class of a slice, by its slot.
     pub(crate) fn slice(&self, slice: u32) -> Option<ClassId> {
         self.slices.get(slice as usize).copied().flatten()
     }
 
-    /// [`Scheduler::touch`].
+    /// Prefetches the queue of a class ([`Scheduler::touch`]).
     #[inline]
     pub(crate) fn touch(&self, class: ClassId) {
         self.scheduler.touch(class);
     }
 
-    /// Packets that a class's queue can still take.
+    /// Returns the number of packets that a class's queue can still take.
     pub(crate) fn room(&self, class: ClassId) -> u32 {
         self.scheduler.room(class)
     }
 
-    /// When the first packet that a class has queued arrived.
+    /// Returns when the first packet that a class has queued arrived.
     pub(crate) fn head_arrived(&self, class: ClassId) -> Option<Instant> {
         self.scheduler.head_arrived(class)
     }
 
-    /// The backlog of a class, in accounted bytes.
+    /// Returns the backlog of a class, in accounted bytes.
     pub(crate) fn class_backlog(&self, class: ClassId) -> weir_sched::Backlog {
         self.scheduler.class_backlog(class)
     }
 
-    /// The counters of a class's flows.
+    /// Returns the counters of a class's flows.
     pub(crate) fn flow_counters(&self, class: ClassId) -> FlowCounters {
         self.scheduler.flow_counters(class)
     }
@@ -389,7 +390,7 @@ impl Tree {
         self.scheduler.set_cycle(now, cycle, phases);
     }
 
-    /// How punctually phases were served; `None` without a cycle.
+    /// Returns how punctually phases were served; `None` without a cycle.
     pub(crate) const fn phase_counters(&self) -> Option<PhaseCounters> {
         self.scheduler.phase_counters()
     }
@@ -409,7 +410,7 @@ impl Tree {
         set.ok().or(class)
     }
 
-    /// Removes what the policy has no more, or elsewhere: vifs, then routers, then slices.
+    /// Removes the classes that the policy no longer has here: vifs, then routers, then slices.
     fn shrink(&mut self, now: Instant, target: &TreeTarget<'_>, moved: &mut Vec<OrphanedPacket>) {
         let TreeTarget { policy, ids, shares, .. } = *target;
         for slot in 0..self.vifs.len() {
@@ -443,7 +444,8 @@ impl Tree {
         }
     }
 
-    /// The slot of the router under which a vif hangs; [`NO_PARENT`] in a tree of one level, too.
+    /// Returns the slot of the router under which a vif hangs; [`NO_PARENT`] in a tree of one
+    /// level, too.
     fn parent_of(&self, target: &TreeTarget<'_>, vif: &Vif) -> u32 {
         let router = vif.router.filter(|_| self.scheduler_kind.nested());
         router.map_or(NO_PARENT, |router| target.ids.router(router))
@@ -492,8 +494,8 @@ pub(crate) fn check(kind: SchedulerKind, shares: &TreeShares) -> Result<(), Conf
     configs.try_for_each(|config| of(kind).check(config))
 }
 
-/// Classes that a tree has room for: half as many again as the policy needs, so that it can grow
-/// without a new tree.
+/// Returns the number of classes that a tree has room for: half as many again as the policy needs,
+/// so that it can grow without a new tree.
 fn classes_max(policy: &Policy) -> u32 {
     let count = count(policy);
     u32::try_from(count + count / 2 + 16).unwrap_or(u32::MAX)

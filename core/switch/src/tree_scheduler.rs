@@ -14,9 +14,9 @@ use weir_units::{BitRate, ByteCount, Instant};
 /// A tree's scheduler.
 #[expect(clippy::large_enum_variant, reason = "one for each tree, and it stays where it is made")]
 pub(crate) enum TreeScheduler {
-    /// All slices send as the scheduler says.
+    /// One scheduler for all slices, paced by the link.
     Paced(Paced<AnyScheduler>),
-    /// Each slice sends in its phases, as a scheduler of its own says; with the cycle in force.
+    /// A scheduler for each slice, which sends in the slice's phases; with the cycle in force.
     Cyclic(Cyclic<AnyScheduler>, CycleConfig),
 }
 
@@ -33,7 +33,7 @@ impl TreeScheduler {
         matches!(self, Self::Cyclic(..))
     }
 
-    /// Follows a cycle; one that stays as it was is not begun anew.
+    /// Follows a cycle; an unchanged one is not begun anew.
     pub(crate) fn set_cycle(&mut self, now: Instant, cycle: PortCycle, phases: Vec<Phase>) {
         let Self::Cyclic(scheduler, in_force) = self else { return };
         let PortCycle { length, borrow } = cycle;
@@ -46,7 +46,7 @@ impl TreeScheduler {
         *in_force = cycle;
     }
 
-    /// How punctually phases were served; `None` without a cycle.
+    /// Returns how punctually phases were served; `None` without a cycle.
     pub(crate) const fn phase_counters(&self) -> Option<PhaseCounters> {
         match self {
             Self::Paced(_) => None,
@@ -153,7 +153,7 @@ impl Scheduler for TreeScheduler {
     }
 }
 
-/// The scheduler that a policy names.
+/// Returns the scheduler that a policy names.
 pub(crate) const fn of(kind: SchedulerKind) -> SchedulerAlgorithm {
     match kind {
         SchedulerKind::Hfsc => SchedulerAlgorithm::Hfsc,

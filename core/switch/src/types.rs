@@ -17,7 +17,7 @@ pub struct IfaceId(pub u32);
 pub enum Transmit {
     /// This frame; it is the caller's now, and must reach the device.
     Frame(Frame),
-    /// Frames are queued, none may leave before `until`.
+    /// Frames are queued, but none may leave before `until`.
     Wait {
         /// The next instant worth a call.
         until: Instant,
@@ -32,8 +32,8 @@ impl IfaceId {
     /// Bits of the slot, below those of the generation.
     pub(crate) const SLOT_BITS: u32 = 16;
 
-    /// The place of the interface in every table by interface, below 65 536: a caller that keeps
-    /// something for each interface can keep it there, as long as it compares the whole id.
+    /// Returns the place of the interface in every table by interface, below 65 536: a caller that
+    /// keeps something for each interface can keep it there, as long as it compares the whole id.
     #[inline]
     #[must_use]
     pub const fn slot(self) -> usize {

@@ -39,7 +39,7 @@ impl BatchModel {
         best.map(|(_, model)| model).filter(|model| model.wakeups > 0.0)
     }
 
-    /// The points as they would be if they had the wake-ups of the model.
+    /// Returns the points as they would be if they had the wake-ups of the model.
     #[must_use]
     pub fn applied_to(&self, points: &[CpuPoint]) -> Vec<CpuPoint> {
         let wakeups = |kpps: f64| self.wakeups * kpps / (1.0 + kpps * self.awake_ms);

@@ -21,14 +21,15 @@ pub struct BinarySearch {
 }
 
 impl BinarySearch {
-    /// A bisection between two loads for a goal, of which its loss, its width and its trial count.
+    /// Returns a bisection between two loads for a goal, of which its loss, its width and its trial
+    /// count.
     pub fn new(goal: Goal, min: u64, max: u64) -> Result<Self, SearchError> {
         goal.check()?;
         let grid = LoadGrid::new(min, max, goal.width)?;
         Ok(Self { goal, grid, lower: None, upper: None, spent: Nanos::default() })
     }
 
-    /// The next step.
+    /// Returns the next step.
     pub fn next(&self) -> Step {
         let top = self.grid.top();
         let index = match (self.lower, self.upper) {
@@ -54,12 +55,12 @@ impl BinarySearch {
         Ok(())
     }
 
-    /// The greatest load, in packets a second, that no trial condemned; 0 if there is none.
+    /// Returns the greatest load, in packets a second, that no trial condemned; 0 if there is none.
     pub fn throughput(&self) -> u64 {
         self.lower.map_or(0, |index| self.grid.load(index))
     }
 
-    /// Time that the trials so far lasted in sum.
+    /// Returns the time that the trials so far lasted in sum.
     pub const fn spent(&self) -> Nanos {
         self.spent
     }

@@ -39,7 +39,7 @@ pub struct GoalResult {
 }
 
 impl GoalResult {
-    /// The throughput: the greatest lower bound, 0 without one.
+    /// Returns the throughput: the greatest lower bound, 0 without one.
     pub fn throughput(&self) -> u64 {
         self.lower.unwrap_or(0)
     }

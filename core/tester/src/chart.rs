@@ -12,7 +12,7 @@ pub(crate) struct LineChart<'a> {
     pub(crate) title: &'a str,
     pub(crate) x_label: &'a str,
     pub(crate) y_label: &'a str,
-    /// The y axis has decades.
+    /// True if the y axis is logarithmic.
     pub(crate) is_log: bool,
     pub(crate) lines: Vec<ChartLine>,
 }
@@ -32,7 +32,7 @@ struct Axis {
 }
 
 impl LineChart<'_> {
-    /// The chart with its legend; nothing without a point.
+    /// Returns the chart with its legend; nothing without a point.
     pub(crate) fn figure(&self) -> String {
         let points = || self.lines.iter().flat_map(|line| line.points.iter());
         let (Some(x), Some(y)) = (
@@ -103,7 +103,7 @@ impl ChartLine {
 }
 
 impl Axis {
-    /// An axis that shows all values; a linear one begins at 0.
+    /// Returns an axis that shows all values; a linear one begins at 0.
     fn of(values: impl Iterator<Item = f64>, is_log: bool) -> Option<Self> {
         let shown = values.filter(|value| value.is_finite() && (!is_log || *value > 0.0));
         let (least, most) = shown
@@ -134,21 +134,21 @@ impl Axis {
         Some(Self { low: 0.0, high, is_log, ticks })
     }
 
-    /// The place of a value, 0 to 1.
+    /// Returns the place of a value, 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let value = if self.is_log { value.log10() } else { value };
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 }
 
-/// The least of 1, 2, 2.5, 5 times a power of ten that is not below `least`.
+/// Returns the least of 1, 2, 2.5, 5 times a power of ten that is not below `least`.
 fn nice_step(least: f64) -> f64 {
     let decade = 10_f64.powf(least.log10().floor());
     let factor = [1.0, 2.0, 2.5, 5.0].into_iter().find(|factor| factor * decade >= least * 0.999);
     factor.unwrap_or(10.0) * decade
 }
 
-/// A number in as few digits as a label has room for: 1.5k, 20, 0.01.
+/// Returns a number in as few digits as a label has room for: 1.5k, 20, 0.01.
 pub(crate) fn number(value: f64) -> String {
     for (unit, suffix) in [(1e9, "G"), (1e6, "M"), (1e3, "k")] {
         if value >= unit * 0.9995 {
@@ -158,7 +158,7 @@ pub(crate) fn number(value: f64) -> String {
     short(value)
 }
 
-/// Three digits that count, without zeros behind the point.
+/// Returns three significant digits, without zeros behind the point.
 pub(crate) fn short(value: f64) -> String {
     let text = match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -173,12 +173,12 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// Percent of something that was counted: a little is not shown as nothing.
+/// Returns a percentage of something that was counted; a small one is not shown as zero.
 pub(crate) fn percent(value: f64) -> String {
     if value > 0.0 && value < PERCENT_MIN { format!("< {PERCENT_MIN}") } else { short(value) }
 }
 
-/// Text as HTML shows it.
+/// Escapes text for HTML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

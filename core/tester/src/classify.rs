@@ -71,7 +71,7 @@ impl LoadTrials {
         self.trials.push(TimedOutcome { duration, outcome });
     }
 
-    /// Number of trials.
+    /// Returns the number of trials.
     pub const fn len(&self) -> usize {
         self.trials.len()
     }
@@ -81,7 +81,7 @@ impl LoadTrials {
         self.trials.is_empty()
     }
 
-    /// Packets of all trials together.
+    /// Returns the packets of all trials together.
     pub fn total(&self) -> Outcome {
         self.trials.iter().fold(Outcome::default(), |sum, trial| Outcome {
             intended: sum.intended.saturating_add(trial.outcome.intended),
@@ -92,7 +92,7 @@ impl LoadTrials {
         })
     }
 
-    /// The class of the load for `goal`.
+    /// Returns the class of the load for `goal`.
     pub fn class(&self, goal: &Goal) -> LoadClass {
         LoadSums::of(self, goal).class()
     }
@@ -130,17 +130,17 @@ impl LoadSums {
         }
     }
 
-    /// Trial time that is missing to the goal's sum.
+    /// Returns the trial time that is missing to the goal's sum.
     pub const fn missing(&self) -> u64 {
         self.effective_whole - self.effective_full
     }
 
-    /// Bad trials if all missing ones turn out bad.
+    /// Returns the time of bad trials if all missing ones turn out bad.
     pub const fn pessimistic_high(&self) -> u64 {
         self.effective_whole - self.full_low
     }
 
-    /// The class that follows from the sums.
+    /// Returns the class that follows from the sums.
     pub const fn class(&self) -> LoadClass {
         match (self.is_within(self.effective_high), self.is_within(self.pessimistic_high())) {
             (true, true) => LoadClass::Lower,
@@ -155,10 +155,10 @@ impl LoadSums {
     }
 }
 
-/// The conditional throughput of RFC 9971: the rate in packets a second at which a load of `load`
-/// packets a second is forwarded in the worst trial that remains when the trials that the goal
-/// allows to be bad are left out. It is meaningful for a lower bound only; 0 without a full-length
-/// trial.
+/// Returns the conditional throughput of RFC 9971: the rate in packets a second at which a load of
+/// `load` packets a second is forwarded in the worst trial that remains when the trials that the
+/// goal allows to be bad are left out. It is meaningful for a lower bound only; 0 without a
+/// full-length trial.
 pub fn conditional_throughput(load: u64, trials: &LoadTrials, goal: &Goal) -> u64 {
     let mut full: Vec<&TimedOutcome> =
         trials.trials.iter().filter(|trial| trial.duration >= goal.trial).collect();
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// The goals of RFC 9971, appendix C.1: RFC2544, TST009, 1s final, 20% exceed.
+    /// Returns the goals of RFC 9971, appendix C.1: RFC2544, TST009, 1s final, 20% exceed.
     fn goals() -> [Goal; 4] {
         [
             goal(60, 60, 0, 0),

@@ -51,12 +51,12 @@ impl CpuModel {
     /// The version that is written.
     pub const VERSION: u32 = 2;
 
-    /// The points of a measurement that a model is fitted to: loads up to the throughput.
+    /// Returns the points of a measurement that a model is fitted to: loads up to the throughput.
     pub fn points(suite: &SuiteResult) -> Vec<CpuPoint> {
         suite.sizes.iter().flat_map(cpu_points).collect()
     }
 
-    /// The sizes of points, with the largest rate of each.
+    /// Returns the sizes of points, with the largest rate of each.
     pub fn sizes(points: &[CpuPoint]) -> Vec<MeasuredSize> {
         let mut sizes: Vec<MeasuredSize> = Vec::new();
         for CpuPoint { kpps, frame_bytes, .. } in points {
@@ -93,7 +93,8 @@ impl CpuModel {
         Some(format!("surface: {:.3} % for 1000 frames of {bytes} bytes", price(free)))
     }
 
-    /// The processor time of a node that forwards, whatever it forwards, percent of a processor.
+    /// Returns the processor time of a node that forwards, whatever it forwards, percent of a
+    /// processor.
     ///
     /// A fit may have a constant below zero: a load that bends upwards, or noise at small rates. No
     /// node gives processor time back, so that such a node's base is zero.
@@ -101,9 +102,9 @@ impl CpuModel {
         self.constant().max(0.0)
     }
 
-    /// The processor time at a rate and a mean size of frames that is not exceeded in 97.5 % of
-    /// cases, beyond the [base](Self::base), percent of a processor; `None` beyond the measured
-    /// rates and sizes.
+    /// Returns the processor time at a rate and a mean size of frames that is not exceeded in 97.5
+    /// % of cases, beyond the [base](Self::base), percent of a processor; `None` beyond the
+    /// measured rates and sizes.
     ///
     /// The constant is taken off as it was fitted, also below zero: each of several flows would
     /// count it as a discount otherwise, though the node has it once, if at all.
@@ -113,13 +114,13 @@ impl CpuModel {
         known.then(|| (self.surface.upper(&point) - self.constant()).max(0.0))
     }
 
-    /// The surface's constant as it was fitted.
+    /// Returns the surface's constant as it was fitted.
     pub(crate) fn constant(&self) -> f64 {
         self.surface.predict(&CpuPoint::default())
     }
 
-    /// The largest measured rate of frames of a mean size, thousand packets a second: between two
-    /// measured sizes the smaller of their rates, `None` beyond them.
+    /// Returns the largest measured rate of frames of a mean size, thousand packets a second:
+    /// between two measured sizes the smaller of their rates, `None` beyond them.
     pub fn kpps_max(&self, frame_bytes: f64) -> Option<f64> {
         let at_most = self.measured.iter().rev().find(|one| one.frame_bytes <= frame_bytes + 0.5);
         let at_least = self.measured.iter().find(|one| one.frame_bytes >= frame_bytes - 0.5);

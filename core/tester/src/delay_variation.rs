@@ -49,7 +49,7 @@ const fn apart(a: Nanos, b: Nanos) -> u64 {
     a.as_nanos().abs_diff(b.as_nanos())
 }
 
-/// The nearest rank; zero of none.
+/// Returns the nearest rank; zero of none.
 fn percentile_99(mut values: Vec<u64>) -> Nanos {
     values.sort_unstable();
     let rank = (values.len() * 99).div_ceil(100);

@@ -85,7 +85,7 @@ impl CpuDriftWatch {
         reading
     }
 
-    /// The side on which it drifted, if it has.
+    /// Returns the side on which it drifted, if it has.
     pub const fn side(&self) -> DriftSide {
         self.told
     }
@@ -129,7 +129,8 @@ mod tests {
     use super::*;
     use crate::model::CpuSurface;
 
-    /// 2 % and half a per cent for a thousand packets, at 100 to 1500 bytes, up to 40 kpps.
+    /// Returns a model of 2 % and half a per cent for a thousand packets, at 100 to 1500 bytes, up
+    /// to 40 kpps.
     fn model() -> CpuModel {
         let points: Vec<CpuPoint> = [100.0, 1500.0]
             .into_iter()
@@ -155,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Ten seconds at so many packets a second, of 1000 bytes, at so many percent.
+    /// Returns ten seconds at so many packets a second, of 1000 bytes, at so many percent.
     fn window(pps: u64, percent: u64) -> CpuWindow {
         let span_ns = 10_000_000_000;
         let packets = pps * 10;

@@ -51,8 +51,8 @@ pub struct DutOutages {
 }
 
 impl FakeDut {
-    /// A DUT of `capacity_pps` packets a second with a queue of `queue` packets. Equal seeds give
-    /// equal trials.
+    /// Returns a DUT of `capacity_pps` packets a second with a queue of `queue` packets. Equal
+    /// seeds give equal trials.
     pub fn new(capacity_pps: u32, queue: u32, noise: DutNoise, seed: u64) -> Self {
         let (capacity_pps, queue) = (f64::from(capacity_pps), f64::from(queue));
         // Neighbouring seeds must not give neighbouring draws; zero is the one state that stays.
@@ -73,12 +73,12 @@ impl FakeDut {
         Self { tester_pps, ..self }
     }
 
-    /// Number of trials so far.
+    /// Returns the number of trials so far.
     pub const fn trials(&self) -> u32 {
         self.trials
     }
 
-    /// The outcome of a load of `pps` packets a second for `duration`.
+    /// Returns the outcome of a load of `pps` packets a second for `duration`.
     pub fn measure(&mut self, pps: u64, duration: Nanos) -> Result<Outcome, OutcomeError> {
         let seconds = seconds(duration);
         let intended = packets(float(pps) * seconds);
@@ -89,7 +89,7 @@ impl FakeDut {
         Outcome::new(intended, intended, forwarded - stray)
     }
 
-    /// Packets lost during `seconds`, and the largest backlog.
+    /// Returns the packets lost during `seconds`, and the largest backlog.
     fn run(&mut self, pps: f64, seconds: f64) -> (f64, f64) {
         let spread = self.noise.jitter * (2.0 * self.uniform() - 1.0);
         let capacity = self.capacity_pps * (1.0 + spread);
@@ -125,12 +125,12 @@ impl FakeDut {
         f64::from(upper) / 4_294_967_296.0
     }
 
-    /// Seconds until the next event of a rate; infinite of none.
+    /// Draws the seconds until the next event of a rate; infinite if the rate is zero.
     fn exponential(&mut self, per_s: f64) -> f64 {
         if per_s <= 0.0 { f64::INFINITY } else { -(1.0 - self.uniform()).ln() / per_s }
     }
 
-    /// A count of events with this mean, at most [`EVENTS_MAX`].
+    /// Draws a count of events with this mean, at most [`EVENTS_MAX`].
     fn poisson(&mut self, mean: f64) -> u64 {
         let mut at = 0.0;
         for count in 0..EVENTS_MAX {
@@ -182,8 +182,8 @@ impl Measurer for FakeDut {
         Ok(TrialResult { outcome, latency, tester_missing, ..TrialResult::default() })
     }
 
-    /// A queue that the overload filled never overflows once less comes than leaves. So packets are
-    /// lost until the DUT has recovered, and then none.
+    /// Loses packets until the DUT has recovered, and then none: a queue that the overload filled
+    /// never overflows once less comes than leaves.
     fn recovery(&mut self, request: &RecoveryRequest) -> Result<RecoveryTime, OutcomeError> {
         let (over, pps) = (request.over, request.pps);
         let sent = packets_in(pps, over.saturating_add(request.duration)).min(PACKETS_KEPT);
@@ -208,7 +208,7 @@ impl Measurer for FakeDut {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+/// Applies the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 const fn mixed(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -216,7 +216,7 @@ const fn mixed(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The whole packets of an amount that is not negative; what is beyond saturates.
+/// Returns the whole packets of an amount that is not negative; what is beyond saturates.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -26,8 +26,8 @@ pub struct RecoveryTime {
 }
 
 impl RecoveryTime {
-    /// The time by the arguments of [`recovery_time`]. `lost` packets of the whole test are missing
-    /// behind the DUT, of which the tester itself missed `missed`.
+    /// Returns the time by the arguments of [`recovery_time`]. `lost` packets of the whole test are
+    /// missing behind the DUT, of which the tester itself missed `missed`.
     #[must_use]
     pub fn of(
         arrived: &[bool],
@@ -58,9 +58,9 @@ pub enum ResetTime {
     NoLink(String),
 }
 
-/// The time from the end of an overload of `over` to the last lost packet of a stream of `pps`
-/// packets a second from the start of the overload on; `arrived` says which of them arrived. Only
-/// the first `sent` of them were sent: the device lost none of the others.
+/// Returns the time from the end of an overload of `over` to the last lost packet of a stream of
+/// `pps` packets a second from the start of the overload on; `arrived` says which of them arrived.
+/// Only the first `sent` of them were sent: the device lost none of the others.
 #[must_use]
 pub fn recovery_time(arrived: &[bool], sent: u64, pps: u64, over: Nanos) -> Nanos {
     let sent = usize::try_from(sent).unwrap_or(usize::MAX).min(arrived.len());
@@ -79,9 +79,9 @@ pub fn is_lossy_at_end(arrived: &[bool], sent: u64, pps: u64) -> bool {
     arrived[from..sent].contains(&false)
 }
 
-/// The longest time without a packet that ends after `reset`, of a stream of `pps` packets a second
-/// that was sent from `start` to `end`, by the times of arrival in order; all in ns of one clock. A
-/// pause before the reset is not the reset's.
+/// Returns the longest time without a packet that ends after `reset`, of a stream of `pps` packets
+/// a second that was sent from `start` to `end`, by the times of arrival in order; all in ns of one
+/// clock. A pause before the reset is not the reset's.
 ///
 /// At the end of sending, up to [`TAIL`] or [`TAIL_PACKETS`] packets without an arrival are what
 /// any DUT may lose or still have.
@@ -112,7 +112,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A packet each ms from 0 to 10 s; those of `silent` do not arrive.
+    /// Returns the reset time of a packet each ms from 0 to 10 s; those of `silent` do not arrive.
     fn reset(silent: std::ops::Range<u64>) -> ResetTime {
         let arrivals: Vec<u64> =
             (0..10_000).filter(|at| !silent.contains(at)).map(|at| at * MS).collect();

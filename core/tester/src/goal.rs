@@ -87,7 +87,7 @@ impl Goal {
         Ok(())
     }
 
-    /// This goal with another sum.
+    /// Returns this goal with another sum.
     pub(crate) const fn with_sum(self, sum: Nanos) -> Self {
         Self { sum, ..self }
     }

@@ -16,9 +16,9 @@ pub struct LoadGrid {
 }
 
 impl LoadGrid {
-    /// A grid from `min` to `max` packets a second whose neighbours lie within `width` of the upper
-    /// one, or 1 packet a second apart. Fails unless 0 < `min` < `max`, and with more than
-    /// [`Self::LOADS_MAX`] loads.
+    /// Returns a grid from `min` to `max` packets a second whose neighbours lie within `width` of
+    /// the upper one, or 1 packet a second apart. Fails unless 0 < `min` < `max`, and with more
+    /// than [`Self::LOADS_MAX`] loads.
     pub fn new(min: u64, max: u64, width: Ppm) -> Result<Self, SearchError> {
         if min == 0 || min >= max {
             return Err(SearchError::Loads { min, max });
@@ -38,17 +38,17 @@ impl LoadGrid {
         Ok(Self { loads })
     }
 
-    /// The load at `index`, which is at most [`Self::top`].
+    /// Returns the load at `index`, which is at most [`Self::top`].
     pub fn load(&self, index: usize) -> u64 {
         self.loads.get(index.min(self.top())).copied().unwrap_or(0)
     }
 
-    /// The index of the greatest load.
+    /// Returns the index of the greatest load.
     pub const fn top(&self) -> usize {
         self.loads.len() - 1
     }
 
-    /// The index of the greatest load that is not above `load`; 0 if all are.
+    /// Returns the index of the greatest load that is not above `load`; 0 if all are.
     pub fn floor(&self, load: u64) -> usize {
         self.loads.partition_point(|known| *known <= load).saturating_sub(1)
     }

@@ -87,13 +87,13 @@ impl LinearFit {
         })
     }
 
-    /// The value at a point.
+    /// Returns the value at a point.
     pub fn predict(&self, point: &[f64]) -> f64 {
         dot(&self.coefficients, point)
     }
 
-    /// The value at a point that one more measurement stays below in 97.5 % of cases: the upper end
-    /// of the 95 % prediction interval.
+    /// Returns the value at a point that one more measurement stays below in 97.5 % of cases: the
+    /// upper end of the 95 % prediction interval.
     pub fn upper(&self, point: &[f64]) -> f64 {
         let spread: f64 = self.inverse.iter().zip(point).map(|(row, x)| x * dot(row, point)).sum();
         let deviation = self.deviation * (1.0 + spread.max(0.0)).sqrt();
@@ -119,13 +119,13 @@ impl LinearFit {
         (!finite).then(|| "a number is not finite".to_owned())
     }
 
-    /// Half the width of the 95 % interval of a coefficient.
+    /// Returns half the width of the 95 % interval of a coefficient.
     pub fn interval(&self, term: usize) -> f64 {
         self.errors.get(term).map_or(f64::NAN, |error| student_975(self.freedom) * error)
     }
 }
 
-/// (XᵀX)⁻¹; `None` if it is singular to the precision of a double.
+/// Returns (XᵀX)⁻¹; `None` if it is singular to the precision of a double.
 fn inverse_of_normal(points: &[Vec<f64>], scale: &[f64]) -> Option<Vec<Vec<f64>>> {
     let terms = scale.len();
     let mut rows: Vec<Vec<f64>> = (0..terms)
@@ -160,8 +160,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The 97.5 % quantile of Student's distribution. Beyond the table the expansion of Cornish and
-/// Fisher to its second term (Abramowitz and Stegun 26.7.5), right to 0.003 from 11 on.
+/// Returns the 97.5 % quantile of Student's distribution. Beyond the table the expansion of Cornish
+/// and Fisher to its second term (Abramowitz and Stegun 26.7.5), right to 0.003 from 11 on.
 fn student_975(freedom: u32) -> f64 {
     let index = usize::try_from(freedom).unwrap_or(usize::MAX);
     if let Some(value) = STUDENT.get(index.wrapping_sub(1)) {

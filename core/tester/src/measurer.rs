@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The seam between the procedures and the world: who sends the packets.
+//! The interface between the procedures and what sends the packets.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ pub enum FrameTag {
 }
 
 impl FrameTag {
-    /// Its length in a frame.
+    /// Returns the tag's length in a frame, in bytes.
     pub const fn bytes(self) -> u16 {
         match self {
             Self::Vlan(_) => 4,
@@ -147,7 +147,7 @@ pub struct NodeLoad {
 }
 
 impl NodeLoad {
-    /// The load of so many packets and bytes in `span_ns`, which took `cpu_ns`.
+    /// Returns the load of so many packets and bytes in `span_ns`, which took `cpu_ns`.
     #[must_use]
     pub fn of(span_ns: u64, packets: u64, bytes: u64, cpu_ns: u64) -> Self {
         let span = float(span_ns.max(1));
@@ -159,7 +159,7 @@ impl NodeLoad {
         }
     }
 
-    /// The mean of several; `None` of none.
+    /// Returns the mean of several; `None` of none.
     fn mean_of(all: &[Self]) -> Option<Self> {
         let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / float(all.len() as u64);
         (!all.is_empty()).then(|| Self {
@@ -171,28 +171,29 @@ impl NodeLoad {
 }
 
 impl TrialResult {
-    /// Packets that reached the DUT and did not come back: without those that the tester missed.
+    /// Returns the number of packets that reached the DUT and did not come back: without those that
+    /// the tester missed.
     pub fn device_missing(&self) -> u64 {
         self.outcome.missing().saturating_sub(self.tester_missing)
     }
 
-    /// The part of the packets that reached the DUT which it did not forward, 0 to 1 (RFC 2544,
-    /// section 26.3); `None` if none reached it.
+    /// Returns the part of the packets that reached the DUT which it did not forward, 0 to 1 (RFC
+    /// 2544, section 26.3); `None` if none reached it.
     pub fn device_loss(&self) -> Option<f64> {
         let missing = self.device_missing();
         let reached = self.outcome.forwarded + missing;
         (reached > 0).then(|| float(missing) / float(reached))
     }
 
-    /// The part of the intended packets that was sent, 0 to 1.
+    /// Returns the part of the intended packets that was sent, 0 to 1.
     pub fn offered_ratio(&self) -> f64 {
         let Outcome { intended, offered, .. } = self.outcome;
         if intended == 0 { 1.0 } else { float(offered) / float(intended) }
     }
 
-    /// Several trials of one load as one: packets are added up, the least and the greatest time are
-    /// those of all, other times and the loads of processors are means of the trials' (RFC 2544,
-    /// section 26.2).
+    /// Combines several trials of one load: packets are added up, the least and the greatest time
+    /// are those of all, other times and the loads of processors are means of the trials' (RFC
+    /// 2544, section 26.2).
     #[must_use]
     pub fn mean_of(mut results: Vec<Self>) -> Self {
         if results.len() < 2 {

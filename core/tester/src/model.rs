@@ -47,17 +47,17 @@ impl CpuLine {
         Ok(Self { fit: LinearFit::of(&rows, &loads(points))? })
     }
 
-    /// Percent for each thousand packets a second.
+    /// Returns percent for each thousand packets a second.
     pub fn slope(&self) -> f64 {
         coefficient(&self.fit, 0)
     }
 
-    /// Percent without packets.
+    /// Returns percent without packets.
     pub fn offset(&self) -> f64 {
         coefficient(&self.fit, 1)
     }
 
-    /// The fit: terms kpps and 1.
+    /// Returns the fit: terms kpps and 1.
     pub const fn fit(&self) -> &LinearFit {
         &self.fit
     }
@@ -70,17 +70,17 @@ impl CpuSurface {
         Ok(Self { fit: LinearFit::of(&rows, &loads(points))?, with_wakeups })
     }
 
-    /// The load at a point, percent; its own `cpu_percent` is not looked at.
+    /// Returns the load at a point, percent; its own `cpu_percent` is not looked at.
     pub fn predict(&self, point: &CpuPoint) -> f64 {
         self.fit.predict(&terms(point, self.with_wakeups))
     }
 
-    /// The load at a point that is not exceeded in 97.5 % of cases.
+    /// Returns the load at a point that is not exceeded in 97.5 % of cases.
     pub fn upper(&self, point: &CpuPoint) -> f64 {
         self.fit.upper(&terms(point, self.with_wakeups))
     }
 
-    /// The price of a thousand packets a second of a size, percent.
+    /// Returns the price of a thousand packets a second of a size, percent.
     pub(crate) fn price(&self, frame_bytes: f64) -> f64 {
         coefficient(&self.fit, 1) + coefficient(&self.fit, 2) * frame_bytes
     }
@@ -93,7 +93,8 @@ impl CpuSurface {
         self.fit.flaw(terms(&CpuPoint::default(), self.with_wakeups).len())
     }
 
-    /// The fit: terms 1, kpps, kpps · bytes, and thousands of wake-ups a second if they are one.
+    /// Returns the fit: terms 1, kpps, kpps · bytes, and thousands of wake-ups a second if they are
+    /// one.
     pub const fn fit(&self) -> &LinearFit {
         &self.fit
     }

@@ -30,8 +30,9 @@ pub struct Outcome {
 pub struct OutcomeError(pub Outcome);
 
 impl Outcome {
-    /// The outcome of a trial that was to send `intended` packets, sent `offered` of them, of which
-    /// `forwarded` arrived. Fails if more arrived than were sent, or more were sent than intended.
+    /// Returns the outcome of a trial that was to send `intended` packets, sent `offered` of them,
+    /// of which `forwarded` arrived. Fails if more arrived than were sent, or more were sent than
+    /// intended.
     pub fn new(intended: u64, offered: u64, forwarded: u64) -> Result<Self, OutcomeError> {
         let unsent = intended.checked_sub(offered);
         let lost = offered.checked_sub(forwarded);
@@ -50,7 +51,7 @@ impl Outcome {
         }
     }
 
-    /// The sum of two.
+    /// Returns the sum of two.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -62,12 +63,12 @@ impl Outcome {
         }
     }
 
-    /// Packets that were to be sent and did not arrive: lost or unsent.
+    /// Returns the packets that were to be sent and did not arrive: lost or unsent.
     pub const fn missing(self) -> u64 {
         self.intended.saturating_sub(self.forwarded)
     }
 
-    /// The part of the intended packets that did not arrive, 0 to 1; 0 of no packets.
+    /// Returns the part of the intended packets that did not arrive, 0 to 1; 0 of no packets.
     #[expect(clippy::cast_precision_loss, reason = "counts of a trial stay below 2^53")]
     pub fn loss_ratio(self) -> f64 {
         if self.intended == 0 { 0.0 } else { self.missing() as f64 / self.intended as f64 }

@@ -19,7 +19,7 @@ use crate::schedule::SizeTest;
 use crate::suite::{LadderPoint, SizeResult};
 
 impl MeasurementReport {
-    /// The page.
+    /// Returns the page.
     pub fn page(&self) -> String {
         let title = format!("{}: {}", method_title(&self.method), self.dut);
         let mut page = format!(
@@ -57,7 +57,8 @@ impl MeasurementReport {
         head + "</dl>\n"
     }
 
-    /// Sizes that are missing and tests that were left out: nobody may take them for measured.
+    /// Returns the section of sizes that are missing and tests that were left out, so that nobody
+    /// takes them for measured.
     fn not_measured(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         if !self.missing.is_empty() {
@@ -67,7 +68,7 @@ impl MeasurementReport {
         for size in &self.suite.sizes {
             if let Some(test) = size.ended_in {
                 let frame = self.frame(size);
-                // Resets are made last: until then every size is to have one.
+                // Resets are made last; until then each size still lacks its own.
                 let at = if test == SizeTest::Reset { "in or before" } else { "in" };
                 let test = test.name();
                 lines.push(format!("INCOMPLETE: {frame}: the measurement ended {at}: {test}."));
@@ -89,7 +90,8 @@ impl MeasurementReport {
         format!("<h2>Not measured, or cut</h2>\n<ul>{items}</ul>\n")
     }
 
-    /// Names the sizes with a note, and a repetition only if others have it not.
+    /// Returns the names of the sizes with a note; a repetition is named only if others lack the
+    /// note.
     fn frames_with(&self, note: &String) -> String {
         let has_note = |size: &SizeResult| size.notes.contains(note);
         let mut names: Vec<String> = Vec::new();
@@ -108,7 +110,7 @@ impl MeasurementReport {
         bare.map_or_else(|| names.join(", "), |bare| bare.join(", ") + unit)
     }
 
-    /// A name for a size, with its number if it was measured more than once.
+    /// Returns a name for a size, with its number if it was measured more than once.
     fn frame(&self, size: &SizeResult) -> String {
         let count = self.repeated(size).count();
         // By its place: two repetitions may have the same results.
@@ -119,7 +121,7 @@ impl MeasurementReport {
         }
     }
 
-    /// All repetitions of a size.
+    /// Returns all repetitions of a size.
     fn repeated(&self, size: &SizeResult) -> impl Iterator<Item = &SizeResult> {
         let profile = &size.profile;
         self.suite.sizes.iter().filter(move |other| other.profile == *profile)
@@ -173,7 +175,7 @@ impl MeasurementReport {
         section("Throughput", &body, &[in_bits, in_packets])
     }
 
-    /// The spread of sizes that were measured more than once.
+    /// Returns the spread of sizes that were measured more than once.
     fn repetitions_table(&self) -> String {
         let row = |one: Repetitions| {
             let least = if one.tester_bound > 0 { "≥ " } else { "" };
@@ -199,7 +201,7 @@ impl MeasurementReport {
         format!("<h3>All repetitions, packets/s</h3>\n{}", table(&heads, &rows))
     }
 
-    /// Throughput and latency beside those without the device.
+    /// Returns a table of throughput and latency beside those without the device.
     fn native_table(&self) -> String {
         let Some(baseline) = &self.baseline else { return String::new() };
         let mut rows = Vec::new();
@@ -237,7 +239,8 @@ impl MeasurementReport {
         )
     }
 
-    /// `limit`: packets a second that the tester sends by itself.
+    /// Returns a row of the table of throughputs. `limit` is the packets a second that the tester
+    /// sends by itself.
     fn throughput_row(
         &self,
         size: &SizeResult,
@@ -260,7 +263,7 @@ impl MeasurementReport {
         ]
     }
 
-    /// A mark for a figure that is the tester's: it must not be read as the device's.
+    /// Returns a mark for a figure that is the tester's: it must not be read as the device's.
     fn least(&self, size: &SizeResult, result: &GoalResult) -> &'static str {
         if self.is_tester_bound(size, result) { "≥ " } else { "" }
     }
@@ -430,7 +433,7 @@ impl MeasurementReport {
         section("Method", &text, &[])
     }
 
-    /// A point for each size of equal frames, by size: the median of its repetitions.
+    /// Returns a point for each size of equal frames, by size: the median of its repetitions.
     fn fixed_sizes(&self, value: impl Fn(&SizeResult) -> Option<f64>) -> Vec<(f64, f64)> {
         let fixed = self.suite.sizes.iter().filter(|size| size.profile.sizes.list().len() == 1);
         let mut points: Vec<(f64, f64)> =
@@ -444,7 +447,7 @@ impl MeasurementReport {
         each.map(median).collect()
     }
 
-    /// A line for each size.
+    /// Returns a line for each size.
     fn lines(
         &self,
         points: impl Fn(&SizeResult) -> &Vec<LadderPoint>,
@@ -497,7 +500,7 @@ fn frame(size: &SizeResult) -> String {
     }
 }
 
-/// A name for a goal that a table has room for.
+/// Returns a name for a goal that a table has room for.
 fn goal_name(goal: &Goal) -> String {
     let like = |other: Goal| goal.loss == other.loss && goal.exceed == other.exceed;
     if like(Goal::RFC2544) {
@@ -515,7 +518,7 @@ fn mbps(pps: u64, frame_bytes: f64) -> f64 {
     float(pps) * frame_bytes * 8.0 / 1e6
 }
 
-/// A rate in bits as a reader writes it: 10 Gbit/s.
+/// Returns a rate in bits as a reader writes it: 10 Gbit/s.
 fn rate_text(bps: u64) -> String {
     let text = number(float(bps));
     let digits = text.trim_end_matches(char::is_alphabetic);
@@ -526,7 +529,7 @@ fn micros(ns: u64) -> String {
     short(float(ns) / 1e3)
 }
 
-/// A time in the unit that fits it.
+/// Returns a time in the unit that fits it.
 fn time_text(ns: u64) -> String {
     match float(ns) {
         ns if ns >= 1e9 => format!("{} s", short(ns / 1e9)),
@@ -539,9 +542,9 @@ fn seconds_text(time: Nanos) -> String {
     format!("{} s", short(seconds(time)))
 }
 
-/// The loads that the table of latency has. Of the usual tenths a few are enough, first that at the
-/// throughput, which RFC 2544 asks for (section 26.2), and what is past it; loads that were asked
-/// for are all shown.
+/// Returns the loads that the table of latency has. Of the usual tenths a few are enough, first
+/// that at the throughput, which RFC 2544 asks for (section 26.2), and what is past it; loads that
+/// were asked for are all shown.
 fn shown(points: &[LadderPoint]) -> Vec<&LadderPoint> {
     let is_throughput = |point: &&LadderPoint| point.percent == THROUGHPUT_PERCENT;
     let are_tenths = points.iter().any(|point| point.percent == 90);
@@ -552,7 +555,7 @@ fn shown(points: &[LadderPoint]) -> Vec<&LadderPoint> {
     points.iter().filter(is_throughput).chain(others).collect()
 }
 
-/// Median latency at the throughput, ns.
+/// Returns the median latency at the throughput, ns.
 fn median_at_throughput(size: &SizeResult) -> Option<u64> {
     let mut points = size.latency.iter();
     let at = points.find(|point| point.percent == THROUGHPUT_PERCENT)?;

@@ -16,12 +16,12 @@ impl Ppm {
     /// No part at all.
     pub const ZERO: Self = Self(0);
 
-    /// A ratio of `ppm` parts per million; more than a million is a million.
+    /// Returns a ratio of `ppm` parts per million; more than a million is a million.
     pub const fn new(ppm: u32) -> Self {
         Self(if ppm > MILLION { MILLION } else { ppm })
     }
 
-    /// Parts per million.
+    /// Returns the parts per million.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -31,7 +31,7 @@ impl Ppm {
         part as u128 * MILLION as u128 > whole as u128 * self.0 as u128
     }
 
-    /// The ratio as a number between 0 and 1.
+    /// Returns the ratio as a number between 0 and 1.
     pub fn as_float(self) -> f64 {
         f64::from(self.0) / f64::from(MILLION)
     }

@@ -69,7 +69,7 @@ pub fn run_suite<M: Measurer>(
     let schedule = SuiteSchedule { goals, choice, limits };
     for (done, profile) in profiles.iter().enumerate() {
         let line = profile.sizes.line_pps(limits.line_bps);
-        // A slow link is searched below it, too.
+        // On a slow link, the search goes below the usual least load.
         let min = limits.min_pps.min(line / 10).max(1);
         let offered = limits.max_pps.get(done).copied().unwrap_or(u64::MAX);
         // Sizes behind this one, and the resets of those before it.
@@ -143,7 +143,7 @@ impl<M: Measurer> SizeRun<'_, M> {
         (Some(result), ended)
     }
 
-    /// The result of a search, without the other tests.
+    /// Returns the result of a search, without the other tests.
     fn result(&self, search: &Search, goals: Vec<GoalResult>) -> SizeResult {
         SizeResult {
             profile: self.profile.clone(),
@@ -191,7 +191,7 @@ impl<M: Measurer> SizeRun<'_, M> {
     fn note_line(&mut self, test: SizeTest) {
         let (max, line) = (self.max, self.line);
         if max < line && matches!(test, SizeTest::LossRate | SizeTest::BackToBack) {
-            // Without a number, so that the page has it once for all sizes.
+            // The note has no number, so that the page has it once for all sizes.
             self.notes.push(format!(
                 "{}: the greatest load is the tester's own limit, below the line rate that the RFC \
                  asks for",
@@ -295,8 +295,8 @@ impl<M: Measurer> SizeRun<'_, M> {
         self.schedule.trials(length, count.into())
     }
 
-    /// Loads in percent of the throughput and in packets a second. A load that the generator cannot
-    /// offer is cut to the most that it can, with a note.
+    /// Returns the loads in percent of the throughput and in packets a second. A load that the
+    /// generator cannot offer is cut to the most that it can, with a note.
     fn latency_loads(&mut self, throughput: u64) -> Vec<(u32, u64)> {
         let percent_of =
             |pps: u64| u32::try_from(scaled(pps, 100, throughput.max(1))).unwrap_or(u32::MAX);
@@ -420,7 +420,8 @@ impl<M: Measurer> SizeRun<'_, M> {
         }
     }
 
-    /// 110 % of the throughput, or the greatest load if that is less (RFC 2544, section 26.5).
+    /// Returns 110 % of the throughput, or the greatest load if that is less (RFC 2544, section
+    /// 26.5).
     fn overload(&self, throughput: u64) -> u64 {
         scaled(throughput, 11, 10).min(self.max)
     }

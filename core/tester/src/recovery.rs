@@ -25,7 +25,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// The meaning of `recovery_ns` in a table.
+    /// Returns the meaning of `recovery_ns` in a table.
     pub(crate) const fn quantity(&self) -> &'static str {
         match (self.is_lossy_at_end, self.tester_missed > 0) {
             (false, false) => "recovery",

@@ -28,8 +28,8 @@ pub struct Repetitions {
 }
 
 impl SuiteResult {
-    /// The spread of each size and goal that was measured more than once, in the order of the
-    /// results. `is_tester_bound` says whether a throughput is a limit of the tester.
+    /// Returns the spread of each size and goal that was measured more than once, in the order of
+    /// the results. `is_tester_bound` says whether a throughput is a limit of the tester.
     pub fn repetitions(
         &self,
         is_tester_bound: impl Fn(&SizeResult, &GoalResult) -> bool,

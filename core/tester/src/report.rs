@@ -101,8 +101,8 @@ impl MeasurementReport {
     /// The version that is written.
     pub const VERSION: u32 = 1;
 
-    /// A table for a spreadsheet: a line for each measured value, with its test, size, load and
-    /// unit.
+    /// Returns a table for a spreadsheet: a line for each measured value, with its test, size, load
+    /// and unit.
     pub fn csv(&self) -> String {
         let mut csv = String::from("test,frame_bytes,load_pps,quantity,unit,value\n");
         for size in &self.missing {
@@ -174,7 +174,7 @@ impl MeasurementReport {
         csv
     }
 
-    /// The spread of each size and goal that was measured more than once.
+    /// Returns the spread of each size and goal that was measured more than once.
     pub fn repetitions(&self) -> Vec<Repetitions> {
         self.suite.repetitions(|size, result| self.is_tester_bound(size, result))
     }
@@ -211,7 +211,7 @@ impl MeasurementReport {
         }
     }
 
-    /// The result of the same size and goal without the device.
+    /// Returns the result of the same size and goal without the device.
     pub(crate) fn native(&self, size: &SizeResult, goal: &Goal) -> Option<&GoalResult> {
         let baseline = self.baseline.as_ref()?;
         let same = baseline.suite.sizes.iter().find(|other| other.profile == size.profile)?;
@@ -232,7 +232,7 @@ impl MeasurementReport {
 
 const MISSING_AT_TESTER: &str = "or more: packets were missing at the tester itself";
 
-/// Each quantity of a trial: name, unit, value.
+/// Returns each quantity of a trial: name, unit, value.
 fn quantities(result: &TrialResult) -> Vec<(String, &'static str, String)> {
     let outcome = result.outcome;
     let mut all: Vec<(String, &'static str, String)> = [
@@ -269,19 +269,19 @@ fn quantities(result: &TrialResult) -> Vec<(String, &'static str, String)> {
     all
 }
 
-/// Percent of one processor that all of them worked in a trial.
+/// Returns the load of all processors in a trial together, in percent of one.
 pub(crate) fn busy(loads: &[CpuLoad]) -> f64 {
     loads.iter().map(|load| load.busy_percent).sum()
 }
 
-/// The points of the loads up to the throughput: past it the line bends.
+/// Returns the points of the loads up to the throughput: past it the line bends.
 pub(crate) fn cpu_points(size: &SizeResult) -> Vec<CpuPoint> {
     let within = size.latency.iter().filter(|point| point.percent <= 100);
     within.filter_map(|point| cpu_point(size, point)).collect()
 }
 
-/// A load and what it took: of the measured node's worker, by its own counters, where they are
-/// known, else of all processors of this machine.
+/// Returns a load and what it took: of the measured node's worker, by its own counters, where they
+/// are known, else of all processors of this machine.
 fn cpu_point(size: &SizeResult, point: &LadderPoint) -> Option<CpuPoint> {
     if let Some(NodeLoad { kpps, frame_bytes: mean, cpu_percent }) = point.result.node {
         // The node counts the frames that announce addresses too: a size is to stay one size.
@@ -298,7 +298,8 @@ fn cpu_point(size: &SizeResult, point: &LadderPoint) -> Option<CpuPoint> {
     })
 }
 
-/// The load that was really sent, thousands of packets a second: processors worked for no other.
+/// Returns the load that was really sent, thousands of packets a second: processors worked for no
+/// other.
 pub(crate) fn offered_kpps(point: &LadderPoint) -> f64 {
     kilo(point.pps) * point.result.offered_ratio()
 }
@@ -307,8 +308,8 @@ pub(crate) fn offered_kpps(point: &LadderPoint) -> f64 {
 /// more, the node forwarded frames of others too.
 const MEAN_OFF: f64 = 0.05;
 
-/// The lines of CPU by packet rate for each size, of all its repetitions together, and the surface
-/// over all of them.
+/// Returns the lines of CPU by packet rate for each size, of all its repetitions together, and the
+/// surface over all of them.
 pub fn cpu_fits(suite: &SuiteResult) -> Vec<CpuFit> {
     let mut fits = Vec::new();
     let mut all = Vec::new();
@@ -348,7 +349,7 @@ pub fn cpu_fits(suite: &SuiteResult) -> Vec<CpuFit> {
     fits
 }
 
-/// Thousands.
+/// Converts a count to thousands.
 #[expect(clippy::cast_precision_loss, reason = "rates stay below 2^53")]
 pub(crate) fn kilo(count: u64) -> f64 {
     count as f64 / 1e3

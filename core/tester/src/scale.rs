@@ -3,7 +3,7 @@
 
 use weir_units::Nanos;
 
-/// `value · numerator ÷ denominator`, rounded down, saturating; 0 by 0.
+/// Returns `value · numerator ÷ denominator`, rounded down, saturating; 0 by 0.
 #[must_use]
 pub fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
     let product = u128::from(value) * u128::from(numerator);
@@ -17,19 +17,19 @@ pub fn packets_in(pps: u64, time: Nanos) -> u64 {
     scaled(pps, time.as_nanos(), 1_000_000_000)
 }
 
-/// The time that so many packets take, rounded up.
+/// Returns the time that so many packets take, rounded up.
 pub(crate) fn duration_of(packets: u64, pps: u64) -> Nanos {
     let ns = (u128::from(packets) * 1_000_000_000).div_ceil(u128::from(pps.max(1)));
     Nanos::new(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// A count as a float.
+/// Returns a count as a float.
 #[expect(clippy::cast_precision_loss, reason = "counts of a suite stay below 2^53")]
 pub(crate) const fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// A time in seconds.
+/// Returns a time in seconds.
 pub(crate) fn seconds(time: Nanos) -> f64 {
     float(time.as_nanos()) / 1e9
 }

@@ -40,7 +40,7 @@ impl SizeTest {
     pub(crate) const ALL: [Self; 5] =
         [Self::LossRate, Self::Latency, Self::BackToBack, Self::Recovery, Self::Reset];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,37 +66,38 @@ impl SuiteChoice {
 }
 
 impl SuiteSchedule<'_> {
-    /// A whole size, with the search.
+    /// Returns the time of a whole size, with the search.
     pub(crate) fn size(&self) -> Nanos {
         self.search().saturating_add(self.tests())
     }
 
-    /// All tests behind the search.
+    /// Returns the time of all tests behind the search.
     pub(crate) fn tests(&self) -> Nanos {
         sum(SizeTest::ALL.into_iter().map(|test| self.test(test)))
     }
 
-    /// The tests behind this one.
+    /// Returns the time of the tests behind this one.
     pub(crate) fn after(&self, test: SizeTest) -> Nanos {
         let behind = SizeTest::ALL.into_iter().filter(|other| *other > test);
         sum(behind.map(|test| self.test(test)))
     }
 
-    /// So many trials.
+    /// Returns the time of so many trials.
     pub(crate) fn trials(&self, length: Nanos, count: u64) -> Nanos {
         let each = length.saturating_add(self.limits.overhead).as_nanos();
         Nanos::new(each.saturating_mul(count))
     }
 
-    /// A repetition of the back-to-back test: the first burst, a bisection whose bursts halve, and
-    /// what starts and ends each.
+    /// Returns the time of a repetition of the back-to-back test: the first burst, a bisection
+    /// whose bursts halve, and what starts and ends each.
     pub(crate) fn burst(&self) -> Nanos {
         let first = self.limits.first_burst.min(self.limits.overload);
         let bursts = Nanos::new(first.as_nanos().saturating_mul(2));
         bursts.saturating_add(self.trials(Nanos::ZERO, BURST_STEPS))
     }
 
-    /// `time` of trials of this length.
+    /// Returns the time of trials of this length that last `time` in sum, with what each takes
+    /// beside.
     pub(crate) fn with_overhead(&self, time: Nanos, trial: Nanos) -> Nanos {
         let trials = time.as_nanos().div_ceil(trial.as_nanos().max(1));
         time.saturating_add(self.trials(Nanos::ZERO, trials))
@@ -129,7 +130,8 @@ impl SuiteSchedule<'_> {
         }
     }
 
-    /// A first estimate of a search: two thirds of the sum for each bound and ten trials more.
+    /// Returns a first estimate of a search: two thirds of the sum for each bound and ten trials
+    /// more.
     fn search(&self) -> Nanos {
         sum(self.goals.iter().map(|goal| {
             let trial = goal.trial.as_nanos();
@@ -139,7 +141,7 @@ impl SuiteSchedule<'_> {
     }
 }
 
-/// The length and number of the trials at a load of so many percent of the throughput.
+/// Returns the length and number of the trials at a load of so many percent of the throughput.
 pub(crate) const fn latency_trials(limits: &BenchmarkLimits, percent: u32) -> (Nanos, u32) {
     if percent == THROUGHPUT_PERCENT {
         return (

@@ -90,7 +90,7 @@ impl Search {
     /// Most goals of a search.
     pub const GOALS_MAX: usize = 16;
 
-    /// A search that has measured nothing yet.
+    /// Returns a search that has measured nothing yet.
     pub fn new(config: SearchConfig) -> Result<Self, SearchError> {
         let SearchConfig { goals, min, max, limit } = config;
         if !(1..=Self::GOALS_MAX).contains(&goals.len()) {
@@ -106,8 +106,8 @@ impl Search {
         Ok(Self { goals, grid, limit, spent, trials: 0, by_load, start: None })
     }
 
-    /// The next step. It is a function of the recorded outcomes, so it stays the same until another
-    /// is recorded.
+    /// Returns the next step. It is a function of the recorded outcomes, so it stays the same until
+    /// another is recorded.
     pub fn next(&self) -> Step {
         if self.is_time_up() {
             return Step::Done;
@@ -135,22 +135,22 @@ impl Search {
         Ok(())
     }
 
-    /// The result for each goal, in order, by the outcomes recorded so far.
+    /// Returns the result for each goal, in order, by the outcomes recorded so far.
     pub fn results(&self) -> Vec<GoalResult> {
         self.goals.iter().map(|goal| self.result(goal)).collect()
     }
 
-    /// Length of all trials so far together.
+    /// Returns the length of all trials so far together.
     pub const fn spent(&self) -> Nanos {
         self.spent
     }
 
-    /// Number of trials so far.
+    /// Returns the number of trials so far.
     pub const fn trials(&self) -> u32 {
         self.trials
     }
 
-    /// The trials of each load, in packets a second.
+    /// Returns the trials of each load, in packets a second.
     pub fn loads(&self) -> impl Iterator<Item = (u64, &LoadTrials)> {
         self.by_load.iter().map(|(index, trials)| (self.grid.load(*index), trials))
     }
@@ -195,7 +195,8 @@ impl Search {
         GoalResult { goal: *goal, lower, upper, conditional, end }
     }
 
-    /// The load, by index, of which the goal needs another trial; `None` if the goal is reached.
+    /// Returns the load, by index, of which the goal needs another trial; `None` if the goal is
+    /// reached.
     fn candidate(&self, goal: &Goal) -> Option<usize> {
         let top = self.grid.top();
         let Some(start) = self.start else { return Some(top) };
@@ -212,7 +213,7 @@ impl Search {
         None
     }
 
-    /// The relevant bounds for a goal.
+    /// Returns the relevant bounds for a goal.
     fn bracket(&self, goal: &Goal) -> Bracket {
         let mut bracket = Bracket { lower: None, upper: None };
         for (index, trials) in &self.by_load {
@@ -237,7 +238,7 @@ impl Search {
         }
     }
 
-    /// The load to measure in a stage whose bounds are not close enough yet.
+    /// Returns the load to measure in a stage whose bounds are not close enough yet.
     fn pick(&self, bracket: Bracket, hint: Bracket, start: usize) -> usize {
         let above = |index: usize| bracket.lower.is_none_or(|lower| index > lower);
         let below = |index: usize| bracket.upper.is_none_or(|upper| index < upper);
@@ -266,7 +267,7 @@ fn stages(goal: &Goal) -> [Nanos; 3] {
     [goal.trial, fifth, goal.sum]
 }
 
-/// The rate in packets a second at which a load was forwarded.
+/// Returns the rate in packets a second at which a load was forwarded.
 fn forwarding_rate(load: u64, outcome: Outcome) -> u64 {
     let product = u128::from(load) * u128::from(outcome.forwarded);
     let rate = product.checked_div(u128::from(outcome.intended)).unwrap_or(0);

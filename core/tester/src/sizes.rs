@@ -54,7 +54,8 @@ pub struct FramePatternError {
 pub const TEXT_SIZES: [u16; 7] = [79, 128, 256, 512, 1024, 1280, 1518];
 
 impl IpVersion {
-    /// The smallest frame with FCS that has room for the headers and the tester's own 18 bytes.
+    /// Returns the smallest frame with FCS that has room for the headers and the tester's own 18
+    /// bytes.
     pub const fn frame_min(self) -> u16 {
         match self {
             Self::V4 => 64,
@@ -64,7 +65,7 @@ impl IpVersion {
 }
 
 impl FramePattern {
-    /// The sizes in turn; for random ones the two ends.
+    /// Returns the sizes in turn; for random ones the two ends.
     pub fn list(&self) -> Vec<u16> {
         match self {
             Self::Fixed(size) => vec![*size],
@@ -74,7 +75,7 @@ impl FramePattern {
         }
     }
 
-    /// The mean size in bytes.
+    /// Returns the mean size in bytes.
     pub fn mean(&self) -> f64 {
         let list = self.list();
         let sum: f64 = list.iter().map(|size| f64::from(*size)).sum();
@@ -82,13 +83,14 @@ impl FramePattern {
         sum / f64::from(count)
     }
 
-    /// Packets a second of this pattern that fill a link of `bps`: with preamble and gap a frame
-    /// takes 20 bytes more.
+    /// Returns the packets a second of this pattern that fill a link of `bps`: with preamble and
+    /// gap a frame takes 20 bytes more.
     pub fn line_pps(&self, bps: u64) -> u64 {
         rate(bps, self.mean() + LINE_OVERHEAD)
     }
 
-    /// Packets a second of this pattern that are `bps` bits a second of frames with FCS.
+    /// Returns the packets a second of this pattern that are `bps` bits a second of frames with
+    /// FCS.
     pub fn frames_at(&self, bps: u64) -> u64 {
         rate(bps, self.mean())
     }

@@ -45,7 +45,7 @@ pub struct BackToBack {
     pub bursts: Vec<u64>,
     /// The longest burst that was tried.
     pub longest: u64,
-    /// Repetitions that ended since the tester itself missed packets: the DUT may take more.
+    /// Repetitions that ended because the tester itself missed packets: the DUT may take more.
     #[serde(default)]
     pub tester_bound: u64,
     /// The mean of `bursts`.

@@ -26,14 +26,14 @@ pub struct TesterLimit {
 }
 
 impl TesterLimit {
-    /// The limit: the lower of the two.
+    /// Returns the limit: the lower of the two.
     #[must_use]
     pub fn pps(self) -> u64 {
         self.offered.min(self.taken)
     }
 
-    /// The greatest load of a search on a link that carries `line` packets a second. It stays a
-    /// tenth below the limit, for a busy machine; but an interface that takes what the link
+    /// Returns the greatest load of a search on a link that carries `line` packets a second. It
+    /// stays a tenth below the limit, for a busy machine; but an interface that takes what the link
     /// carries is no limit of the tester.
     #[must_use]
     pub fn load_max(self, line: u64) -> u64 {

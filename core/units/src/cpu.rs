@@ -18,19 +18,20 @@ impl CpuShare {
     /// The largest share that can be written down: some 4294 processors.
     pub const MAX: Self = Self(u32::MAX);
 
-    /// `ppm` millionths of a processor.
+    /// Makes a share of `ppm` millionths of a processor.
     #[must_use]
     pub const fn from_ppm(ppm: u32) -> Self {
         Self(ppm)
     }
 
-    /// `percent` hundredths of a processor, saturating.
+    /// Makes a share of `percent` hundredths of a processor, saturating.
     #[must_use]
     pub const fn from_percent(percent: u32) -> Self {
         Self(percent.saturating_mul(PPM / 100))
     }
 
-    /// `cpu` as a share of `span`, rounded down, at most [`Self::MAX`]; zero if `span` is zero.
+    /// Makes the share that `cpu` is of `span`, rounded down, at most [`Self::MAX`]; zero if `span`
+    /// is zero.
     #[must_use]
     pub fn of_floor(cpu: Nanos, span: Nanos) -> Self {
         let scaled = u128::from(cpu.as_nanos()) * u128::from(PPM);
@@ -44,7 +45,8 @@ impl CpuShare {
         self.0
     }
 
-    /// The CPU time that this share is worth within `span`, rounded down, at most [`Nanos::MAX`].
+    /// Returns the CPU time that this share is worth within `span`, rounded down, at most
+    /// [`Nanos::MAX`].
     #[must_use]
     pub fn time_in_floor(self, span: Nanos) -> Nanos {
         let time = u128::from(self.0) * u128::from(span.as_nanos()) / u128::from(PPM);

@@ -2,8 +2,8 @@
 //! Units of the workspace: an instant, a duration, rates, counts and shares, as checked integers.
 //!
 //! A quantity is a bare integer only in JSON, metrics and TOML. Everywhere else it has one of these
-//! types, so that a rate in the place of a count does not compile. Methods that round say how in
-//! their name (`_floor`, `_ceil`); nothing here is a float. `k` is always 1000; 1024 is written
+//! types, so that code which passes a rate for a count does not compile. Methods that round say how
+//! in their name (`_floor`, `_ceil`); nothing here is a float. `k` is always 1000; 1024 is written
 //! `Ki`.
 //!
 //! This crate reads no clock: the caller chooses which moment [`Instant::ZERO`] is.

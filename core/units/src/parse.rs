@@ -64,7 +64,7 @@ impl FromStr for CpuShare {
     }
 }
 
-/// The value of `text` in the base unit.
+/// Returns the value of `text` in the base unit.
 ///
 /// # Errors
 /// The unit is not one of `units`, or the value is not a whole number of 64 bits.

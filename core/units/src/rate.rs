@@ -20,19 +20,19 @@ impl BitRate {
     /// Nothing passes.
     pub const ZERO: Self = Self(0);
 
-    /// `bps` bits a second.
+    /// Makes a rate of `bps` bits a second.
     #[must_use]
     pub const fn from_bps(bps: u64) -> Self {
         Self(bps)
     }
 
-    /// `mbps` million bits a second, saturating.
+    /// Makes a rate of `mbps` million bits a second, saturating.
     #[must_use]
     pub const fn from_mbps(mbps: u64) -> Self {
         Self(mbps.saturating_mul(1_000_000))
     }
 
-    /// Bits a second.
+    /// Returns the bits a second.
     #[must_use]
     pub const fn as_bps(self) -> u64 {
         self.0
@@ -44,20 +44,20 @@ impl BitRate {
         self.0 == 0
     }
 
-    /// The time that `bytes` take at this rate, rounded up; [`Nanos::MAX`] at rate zero.
+    /// Returns the time that `bytes` take at this rate, rounded up; [`Nanos::MAX`] at rate zero.
     #[must_use]
     pub const fn time_for_ceil(self, bytes: ByteCount) -> Nanos {
         let (whole, rest) = mul_add_div(bytes.get(), BIT_NANOS_PER_BYTE_SECOND, 0, self.0);
         Nanos::new(whole.saturating_add((rest > 0) as u64))
     }
 
-    /// The whole bytes that pass in `time`, rounded down.
+    /// Returns the whole bytes that pass in `time`, rounded down.
     #[must_use]
     pub const fn bytes_in_floor(self, time: Nanos) -> ByteCount {
         ByteCount::new(mul_add_div(self.0, time.as_nanos(), 0, BIT_NANOS_PER_BYTE_SECOND).0)
     }
 
-    /// The sum; `None` above `u64::MAX` bits a second.
+    /// Returns the sum; `None` above `u64::MAX` bits a second.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {
@@ -71,19 +71,19 @@ impl PacketRate {
     /// Nothing passes.
     pub const ZERO: Self = Self(0);
 
-    /// `pps` packets a second.
+    /// Makes a rate of `pps` packets a second.
     #[must_use]
     pub const fn from_pps(pps: u64) -> Self {
         Self(pps)
     }
 
-    /// Packets a second.
+    /// Returns the packets a second.
     #[must_use]
     pub const fn as_pps(self) -> u64 {
         self.0
     }
 
-    /// The sum; `None` above `u64::MAX` packets a second.
+    /// Returns the sum; `None` above `u64::MAX` packets a second.
     #[must_use]
     pub const fn checked_add(self, other: Self) -> Option<Self> {
         match self.0.checked_add(other.0) {

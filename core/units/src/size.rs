@@ -12,19 +12,19 @@ impl ByteCount {
     /// None.
     pub const ZERO: Self = Self(0);
 
-    /// `count` bytes.
+    /// Makes a count of `count` bytes.
     #[must_use]
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
 
-    /// The count.
+    /// Returns the count.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The difference, at least zero.
+    /// Returns the difference, at least zero.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

@@ -23,25 +23,26 @@ impl Instant {
     /// Later than anything that happens; a wait for it never ends.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The instant `nanos` nanoseconds after the origin.
+    /// Returns the instant `nanos` nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero if `earlier` is the later one (a clock went back).
+    /// Returns the time from `earlier` to `self`; zero if `earlier` is the later one (a clock went
+    /// back).
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The instant `length` before this one, at the earliest the origin.
+    /// Returns the instant `length` before this one, at the earliest the origin.
     #[must_use]
     pub const fn saturating_sub(self, length: Nanos) -> Self {
         Self(self.0.saturating_sub(length.0))
@@ -54,43 +55,43 @@ impl Nanos {
     /// The longest representable time.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `count` nanoseconds.
+    /// Makes a length of `count` nanoseconds.
     #[must_use]
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
 
-    /// `count` microseconds, saturating.
+    /// Makes a length of `count` microseconds, saturating.
     #[must_use]
     pub const fn from_micros(count: u64) -> Self {
         Self(count.saturating_mul(1_000))
     }
 
-    /// `count` milliseconds, saturating.
+    /// Makes a length of `count` milliseconds, saturating.
     #[must_use]
     pub const fn from_millis(count: u64) -> Self {
         Self(count.saturating_mul(1_000_000))
     }
 
-    /// `count` seconds, saturating.
+    /// Makes a length of `count` seconds, saturating.
     #[must_use]
     pub const fn from_secs(count: u64) -> Self {
         Self(count.saturating_mul(1_000_000_000))
     }
 
-    /// The length in nanoseconds.
+    /// Returns the length in nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The sum, at most [`Nanos::MAX`].
+    /// Returns the sum, at most [`Nanos::MAX`].
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The difference, at least zero.
+    /// Returns the difference, at least zero.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

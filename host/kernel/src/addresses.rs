@@ -2,8 +2,8 @@
 //! The table of addresses: each belongs to one vif of a bridge, which alone may send from it.
 //!
 //! The policy's addresses are entered here. The programs learn others, and forget them after a
-//! silence. An address of the host itself is entered without an owner, so that no vif takes it.
-//! Addresses of vifs whose devices are not here have an owner of their own, for the same reason.
+//! silence. The host's own addresses and those of vifs whose devices are not here belong to two
+//! owners that are no vifs ([`HOST`], `RESERVED`), so that no vif takes them.
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 use weir_ports::now;
@@ -21,12 +21,12 @@ pub(crate) type AddressOnBridge = (u32, EtherAddress);
 /// An address, and the time since its last frame.
 pub(crate) type HeardAddress = (EtherAddress, Nanos);
 
-/// The addresses, how many of each owner are learned, and those that are nobody's.
+/// The tables: addresses, the number of learned ones by owner, and addresses beyond the ports.
 #[derive(Debug)]
 pub(crate) struct AddressTable<'t> {
     pub(crate) addresses: Map<'t>,
     pub(crate) learned: Map<'t>,
-    /// The times at which others were seen beyond the ports.
+    /// The times at which addresses of no vif were seen beyond the ports.
     pub(crate) beyond: Map<'t>,
 }
 
@@ -46,14 +46,14 @@ impl AddressTable<'_> {
             let key = address_key(bridge, mac);
             let given = self.addresses.update(&key, &value, MapFlags::ANY);
             given.map_err(|error| KernelPlaneError::bpf("enter an address", error))?;
-            // The programs take an address that was seen beyond a port a moment ago for nobody's.
+            // The programs give no vif an address that was seen beyond a port a moment ago.
             let _unseen = self.beyond.delete(&key);
         }
         Ok(())
     }
 
-    /// Keeps these addresses, each with the number of its bridge, for vifs whose devices are not
-    /// here: no other vif may take them. Those reserved before are free again.
+    /// Reserves these addresses, each with the number of its bridge, for vifs whose devices are not
+    /// here, so that no other vif takes them. Frees all that were reserved before.
     pub(crate) fn reserve(&self, wanted: &[AddressOnBridge]) -> Result<(), KernelPlaneError> {
         let keys: Vec<Vec<u8>> = self.addresses.keys().take(ADDRESSES_MAX).collect();
         for key in keys {
@@ -62,7 +62,8 @@ impl AddressTable<'_> {
             }
         }
         for (bridge, mac) in wanted {
-            // Whoever learned it has it no more; what the policy gives to one that is here stays.
+            // A vif that learned the address loses it. An address that is given to a vif whose
+            // device is here stays.
             match self.owner(&address_key(*bridge, mac)) {
                 Some((_, true)) => {}
                 Some((owner, false)) => {
@@ -77,8 +78,8 @@ impl AddressTable<'_> {
         Ok(())
     }
 
-    /// Notes that the bridge knows these addresses beyond its port, each silent for the given time,
-    /// unless they are a vif's, or the time is longer than the programs remember one.
+    /// Notes the addresses that the bridge knows beyond its port, each with its time of silence. An
+    /// address of a vif, or one silent for longer than the programs remember, is left out.
     pub(crate) fn note_beyond(
         &self,
         bridge: u32,
@@ -88,7 +89,8 @@ impl AddressTable<'_> {
         for (mac, silence) in silences {
             let key = address_key(bridge, mac);
             let seen = now.saturating_sub(silence.as_nanos());
-            // The programs may have heard it since the bridge was asked, or another VLAN has it.
+            // The programs may have heard it since the bridge was read, or it is in another VLAN,
+            // too.
             let before = self.beyond.lookup(&key, MapFlags::ANY).ok().flatten();
             let is_newer = before.is_some_and(|at| u64::from_ne_bytes(bytes_at(&at, 0)) >= seen);
             if *silence < AGE && !is_newer && self.owner(&key).is_none() {
@@ -109,13 +111,13 @@ impl AddressTable<'_> {
     /// Removes the addresses of all owners for which `keep` returns false. The host's own stay, and
     /// those that are reserved.
     pub(crate) fn keep(&self, keep: impl Fn(u16) -> bool) -> Result<(), KernelPlaneError> {
-        // All keys are read first: when a key is deleted under the walk, it starts over.
+        // Read all keys first: the kernel's walk starts over when the present key is deleted.
         let keys: Vec<Vec<u8>> = self.addresses.keys().take(ADDRESSES_MAX).collect();
         let mut learned = 0_u32;
         for key in keys {
             let Some((owner, given)) = self.owner(&key) else { continue };
             if owner != HOST && owner != RESERVED && !keep(owner) {
-                // If it aged meanwhile, the programs have removed it.
+                // The programs may have removed it meanwhile, because of its age.
                 let _gone = self.addresses.delete(&key);
                 if !given {
                     self.write_learned(owner, 0)?;

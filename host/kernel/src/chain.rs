@@ -10,7 +10,8 @@ use weir_platform::bpf::{BpfKind, name_of};
 use crate::tables::{Tables, attach_type};
 
 impl Tables {
-    /// The names of programs that others put before Weir's at that hook. Each may end the chain.
+    /// Returns the names of others' programs that run before Weir's at that hook. Each of them may
+    /// end the chain.
     pub(crate) fn programs_before(&self, number: u32, hook: Hook) -> Vec<String> {
         let Some(own) = self.program_id(hook) else { return Vec::new() };
         let mut found = programs(number, hook);
@@ -26,7 +27,7 @@ impl Tables {
     }
 }
 
-/// The numbers of the programs at a hook; empty if the kernel does not say.
+/// Returns the ids of the programs at a hook; none if the kernel does not tell.
 fn programs(number: u32, hook: Hook) -> Vec<u32> {
     let mut ids = [0_u32; PROGRAMS_MAX as usize];
     let mut options = libbpf_sys::bpf_prog_query_opts {
@@ -49,5 +50,5 @@ fn programs(number: u32, hook: Hook) -> Vec<u32> {
     }
 }
 
-/// The programs at one hook at most (`BPF_MPROG_MAX`).
+/// The most programs at one hook (`BPF_MPROG_MAX`).
 const PROGRAMS_MAX: u32 = 64;

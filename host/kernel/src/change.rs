@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The ways to another policy: at a start, and while a node runs.
+//! Changes to another policy: at a start, and while a node runs.
 
 use weir_kernel_plan::compile;
 use weir_platform::journal::Journal;
@@ -54,7 +54,7 @@ impl KernelPlane {
         journal: &mut Journal,
     ) -> Result<AppliedPolicy, KernelPlaneError> {
         let applied = self.apply_once(policy, new_ports, journal)?;
-        // Vifs were postponed for lack of numbers; those of removed objects are free now.
+        // Vifs were postponed for lack of numbers. The numbers of removed owners are free now.
         match applied.compiled.postponed.is_empty() {
             true => Ok(applied),
             false => self.apply_once(policy, new_ports, journal),

@@ -23,7 +23,7 @@ pub struct OwnerCounts {
     pub receive: DirectionCounts,
     /// Frames of the vif that came to the tree of its port.
     pub port: DirectionCounts,
-    /// Frames for the vif that came to the tree of what its port brings.
+    /// Frames for the vif that came to the tree for frames from its port.
     pub inbound: CountPair,
 }
 
@@ -45,9 +45,9 @@ pub struct LeafCounts {
     pub sent: CountPair,
     /// Frames dropped; a super-frame is one.
     pub drops: u64,
-    /// Frames among them that active queue management gave up (`fq_codel`).
+    /// Frames among them that active queue management dropped (`fq_codel`).
     pub early: u64,
-    /// Packets and bytes of `dropped` that it gave up.
+    /// Packets and bytes among `dropped` that active queue management dropped.
     pub dropped_early: CountPair,
     /// True if the queue is bounded in packets, else in bytes.
     pub in_packets: bool,
@@ -106,7 +106,7 @@ impl PortCounts {
     pub const FLOODED: &str = "flooded";
 }
 
-/// The counters of a vif at the time when its queue was made again. The new queue counts from zero.
+/// The counters of a queue at the time when it was made again. The new queue counts from zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeafBase {
     /// The device.
@@ -120,7 +120,8 @@ pub(crate) struct LeafBase {
 }
 
 impl LeafBase {
-    /// True if it is that of a vif's own device, or of one of these vifs.
+    /// Returns true if it is of one of these vifs, or of the class for others: that of a vif's own
+    /// device, or that of the host's frames at a port.
     pub(crate) fn is_among(&self, owners: &BTreeSet<u16>) -> bool {
         self.minor == OTHERS_CLASS || owners.contains(&(self.minor & !INBOUND_CLASS))
     }
@@ -132,8 +133,8 @@ impl LeafBase {
 }
 
 impl LeafCounts {
-    /// The packets and bytes that were dropped of those `offered`. The queue's own counters begin
-    /// at `base`, if it was made again.
+    /// Returns the packets and bytes that were dropped of those `offered`. The queue's own counters
+    /// begin at `base`, if it was made again.
     pub(crate) fn dropped_of(&self, offered: CountPair, base: Option<&LeafBase>) -> CountPair {
         let (begun, before) =
             base.map_or_else(Default::default, |base| (base.offered, base.dropped));
@@ -147,8 +148,8 @@ impl LeafCounts {
         [before[0] + own[0], before[1] + own[1]]
     }
 
-    /// The packets that wait, of those `offered`. The queue counts a super-frame as one, so they
-    /// are computed from its bytes, by the mean length of a packet.
+    /// Returns the packets that wait, of those `offered`. The queue counts a super-frame as one
+    /// packet, so they are computed from its bytes and the mean length of a packet.
     fn waiting_packets(&self, [packets, bytes]: CountPair) -> u64 {
         let [frames, waiting] = self.backlog;
         let by_bytes = u128::from(waiting) * u128::from(packets);
@@ -156,7 +157,7 @@ impl LeafCounts {
         u64::try_from(by_bytes).unwrap_or(u64::MAX).max(frames)
     }
 
-    /// The packets and bytes that it accounts for: those that left, wait or were dropped.
+    /// Returns the packets and bytes that it accounts for: those that left, wait or were dropped.
     pub(crate) fn offered_of(&self, base: Option<&LeafBase>) -> CountPair {
         let (begun, before) =
             base.map_or_else(Default::default, |base| (base.offered, base.dropped));
@@ -168,27 +169,27 @@ impl LeafCounts {
     }
 }
 
-/// Counters already reported, by queue: none decreases.
+/// The counters reported last, by queue. They keep later reports from decreasing.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedCounters(Mutex<BTreeMap<(u16, VifQueue), LeafCounts>>);
 
 /// A queue of a vif.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum VifQueue {
-    /// That at its port.
+    /// The queue at its port.
     Send,
-    /// That at its own device.
+    /// The queue at its own device.
     Receive,
-    /// That in the tree for frames from its port.
+    /// The queue in the tree for frames from its port.
     Inbound,
-    /// No vif's: that of the host's own frames at the port whose device has this number.
+    /// A queue of no vif: that of the host's own frames at the port whose device has this number.
     Host(u32),
 }
 
 impl ReportedCounters {
-    /// Fills in what a queue `dropped` by now, or what was reported before if that is more. The
-    /// queue counts a super-frame as one, so what is new is shared by the reasons as its own new
-    /// drops are.
+    /// Fills in what a queue `dropped` so far, or what was reported before if that is more. The
+    /// queue counts a super-frame as one packet, so the increase is divided between the reasons in
+    /// the ratio of the queue's own new drops.
     pub(crate) fn raise(
         &self,
         of: (u16, VifQueue),
@@ -216,8 +217,8 @@ impl ReportedCounters {
         now
     }
 
-    /// Fills in what a queue was offered, or what was reported before if that is more. The rest was
-    /// taken for drops while it was on its way to the queue; it counts as waiting.
+    /// Fills in what a queue was offered, or what was reported before if that is more. The
+    /// difference was mistaken for drops while on its way to the queue; it counts as waiting.
     pub(crate) fn raise_offered(&self, of: (u16, VifQueue), mut queue: LeafCounts) -> LeafCounts {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.entry(of).or_default();
@@ -230,14 +231,14 @@ impl ReportedCounters {
         queue
     }
 
-    /// The counters last reported of a queue.
+    /// Returns the counters reported last of a queue.
     pub(crate) fn last(&self, of: (u16, VifQueue)) -> LeafCounts {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&of).copied().unwrap_or_default()
     }
 
-    /// Keeps those of these vifs and of the ports with these devices alone: the number of one that
-    /// is gone may become another's, and its counters begin at zero.
+    /// Forgets all but these vifs and the ports with these devices: the number of a vif or device
+    /// that is gone may become another's, whose counters begin at zero.
     pub(crate) fn keep(&self, owners: &BTreeSet<u16>, ports: &BTreeSet<u32>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(owner, queue), _| match queue {
@@ -271,7 +272,7 @@ impl PlaneCounts {
     }
 }
 
-/// The vif of a class in the tree for frames from a port.
+/// Returns the vif of a class in the tree for frames from a port.
 fn inbound_owner(minor: u16) -> Option<u16> {
     (minor & INBOUND_CLASS != 0).then_some(minor & !INBOUND_CLASS)
 }
@@ -297,7 +298,7 @@ impl DirectionCounts {
     /// `struct counts` of `bpf/bridge_counts.h`.
     pub(crate) const BYTES: usize = (1 + Self::IN_ROW + 6) * 16;
 
-    /// The sum of the rows of all processors.
+    /// Sums the rows of all processors.
     pub(crate) fn sum(rows: &[Vec<u8>]) -> Self {
         let mut words = [0_u64; Self::BYTES / 8];
         for row in rows {
@@ -315,7 +316,7 @@ impl DirectionCounts {
         Self { passed: pair(0), dropped, policed }
     }
 
-    /// The counters with those of the tables `unknown_slice` and `flooded`.
+    /// Adds the counters of the tables `unknown_slice` and `flooded`.
     pub(crate) const fn with_tables(mut self, [unknown, flooded]: [CountPair; 2]) -> Self {
         self.dropped[Self::IN_ROW] = unknown;
         self.dropped[Self::IN_ROW + 1] = flooded;
@@ -323,7 +324,7 @@ impl DirectionCounts {
     }
 }
 
-/// The sum of the rows of all processors, each so many pairs.
+/// Sums the rows of all processors, each of `N` pairs.
 pub(crate) fn sum_of_pairs<const N: usize>(rows: &[Vec<u8>]) -> [CountPair; N] {
     let mut sums = [[0_u64; 2]; N];
     for row in rows {
@@ -334,7 +335,7 @@ pub(crate) fn sum_of_pairs<const N: usize>(rows: &[Vec<u8>]) -> [CountPair; N] {
     sums
 }
 
-/// The bytes of a table's key or value from `at` on; zero beyond its end.
+/// Returns `N` bytes of a table's key or value from `at` on; zeros if it has fewer.
 pub(crate) fn bytes_at<const N: usize>(value: &[u8], at: usize) -> [u8; N] {
     value.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
@@ -358,7 +359,7 @@ struct QdiscCounts {
     qlen: u64,
     #[serde(default)]
     kind: String,
-    /// Drops of `fq_codel` for want of room.
+    /// Drops of `fq_codel` because the queue was full.
     #[serde(default)]
     drop_overlimit: u64,
 }

@@ -10,7 +10,7 @@ use weir_platform::run::RunError;
 /// Why a plan was not applied, or the data plane cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelPlaneError {
-    /// A command or a file.
+    /// A command failed, or an operation on a file.
     #[error("{0}")]
     Host(#[from] HostError),
     /// The kernel refused a program or a table.
@@ -24,17 +24,17 @@ pub enum KernelPlaneError {
     /// A step of a plan failed. Everything is as before.
     #[error("{source}")]
     Step {
-        /// The device of the step; `None`: it is of several, or of none.
+        /// The device of the step; `None` if it is of several devices, or of none.
         device: Option<String>,
-        /// True if the step is of a tree, beside which programs may be.
+        /// True if only a tree failed, so that the device can still have programs.
         has_programs: bool,
         /// The kernel's answer.
         source: Box<Self>,
     },
-    /// The policy cannot be enforced here: all reasons.
+    /// The policy cannot be enforced here, for these reasons.
     #[error("{}", lines(.0))]
     Refused(Vec<KernelProblem>),
-    /// There is no place that programs and tables outlive the process in.
+    /// There is no BPF file system, on which programs and tables outlive the process.
     #[error(
         "node.dataplane = \"kernel\" needs a BPF file system: `mount -t bpf bpf /sys/fs/bpf` makes \
          one"

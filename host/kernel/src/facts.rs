@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads the facts of the host that a plan depends on, and what of a setup is really there.
+//! Reads the facts of the host that a plan depends on, and which objects of a setup are really
+//! there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,8 +35,8 @@ pub(crate) struct HostView {
     classes: BTreeSet<(String, u16)>,
 }
 
-/// Reads the host. `record` is what this node made by its record: a tree or a `clsact` elsewhere is
-/// somebody else's, of another node for example.
+/// Reads the host. `record` lists what this node made: a tree or a `clsact` that is not in it is
+/// somebody else's, such as another node's.
 ///
 /// # Errors
 /// A command failed.
@@ -108,10 +109,10 @@ pub(crate) struct KernelSupport {
 }
 
 impl KernelSupport {
-    /// Returns those of this kernel, which says so without making any.
+    /// Asks this kernel, without making any discipline.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel does not tell.
     pub(crate) fn read() -> Result<Self, KernelPlaneError> {
         let qdiscs = QdiscSupport {
             hfsc: has_qdisc(OfferedQdisc::Hfsc)?,
@@ -124,7 +125,7 @@ impl KernelSupport {
     }
 }
 
-/// The devices with a tree, and those with a `clsact`.
+/// Returns the recorded devices with a tree, and those with a `clsact`.
 fn own_devices(record: &KernelSetup) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut trees, mut filtered) = (BTreeSet::new(), BTreeSet::new());
     for object in &record.objects {
@@ -138,7 +139,7 @@ fn own_devices(record: &KernelSetup) -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 impl HostView {
-    /// The part of `setup` that the host has.
+    /// Returns the part of `setup` that the host has.
     pub(crate) fn present(&self, setup: &KernelSetup, tables: &dyn TablesView) -> KernelSetup {
         let has = |object: &&KernelObject| match object {
             KernelObject::Inbound(inbound) => self.numbers.contains_key(&inbound.device),
@@ -154,12 +155,12 @@ impl HostView {
                 self.has_qdisc(&leaf.device, below)
             }
             KernelObject::Bucket(_) => tables.is_filled(),
-            // Neither its device nor its bridge must have become another.
+            // Its device and its bridge must still be the same ones.
             KernelObject::Member(member) => {
                 let numbers = self.pair(&member.device, &member.bridge);
                 numbers.is_some_and(|numbers| tables.has_member(numbers, member))
             }
-            // Nor the device that its frames wait at.
+            // So must the device at which its frames wait.
             KernelObject::Uplink(UplinkObject { device, bridge, through }) => {
                 let through = match through {
                     Some(name) => self.numbers.get(name).copied(),
@@ -168,7 +169,7 @@ impl HostView {
                 let numbers = self.pair(device, bridge).zip(through);
                 numbers.is_some_and(|(numbers, through)| tables.has_uplink(numbers, through))
             }
-            // Its values are set by a plan, but where it leads must not have become another device.
+            // A plan sets its other values, but the device that it leads to must be the same one.
             KernelObject::Exit(ExitObject { device, to, .. }) => {
                 let numbers = [device, to].map(|name| self.numbers.get(name).copied());
                 matches!(numbers, [Some(number), Some(to)] if tables.has_exit(number, to))
@@ -178,7 +179,8 @@ impl HostView {
                 let number = self.numbers.get(device);
                 number.is_some_and(|number| tables.has_link(*number, *hook))
             }
-            // Parts of plans of commands alone, which this plane does not make.
+            // These objects are only in plans of commands alone (`compile_commands`), which this
+            // plane never makes.
             KernelObject::Filter(_)
             | KernelObject::Bridge(_)
             | KernelObject::Seal(_)
@@ -189,12 +191,13 @@ impl HostView {
         KernelSetup { owners: setup.owners.clone(), objects }
     }
 
-    /// The numbers of a device and of its bridge, if both are there.
+    /// Returns the numbers of a device and of its bridge, if both are there.
     fn pair(&self, device: &str, bridge: &str) -> Option<(u32, u32)> {
         Some((*self.numbers.get(device)?, *self.numbers.get(bridge)?))
     }
 
-    /// The number of a bridge, and the addresses that are the host's own there: its and its port's.
+    /// Returns the number of a port's bridge, and the host's own addresses there: those of the
+    /// bridge and of the port.
     pub(crate) fn own_addresses(&self, port: &Port) -> Option<(u32, Vec<EtherAddress>)> {
         let bridge = port.bridge.as_ref()?;
         let number = self.numbers.get(bridge)?;
@@ -203,8 +206,8 @@ impl HostView {
         Some((*number, addresses.collect()))
     }
 
-    /// The addresses that the policy gives to vifs which have no part in the setup, each with the
-    /// number of its bridge.
+    /// Returns the addresses that the policy gives to vifs that wait for their devices, each with
+    /// the number of its bridge.
     pub(crate) fn reserved(&self, compiled: &CompiledPolicy) -> Vec<AddressOnBridge> {
         let policy = &compiled.policy;
         let mut list = Vec::new();
@@ -233,7 +236,7 @@ impl HostView {
     }
 }
 
-/// The VLANs of a device, as `bridge vlan` tells them.
+/// The VLANs of a device, as `bridge vlan` prints them.
 #[derive(Debug, Deserialize)]
 struct DeviceVlans {
     ifname: String,
@@ -292,7 +295,7 @@ pub(crate) fn addresses_beyond(
 ) -> Result<Vec<HeardAddress>, KernelPlaneError> {
     let line = format!("bridge -s -j fdb show brport {port}");
     let known: Vec<BridgeEntry> = match json(on, &Command::line(&line)) {
-        // It has gone meanwhile, and the plan will fail at it.
+        // The port has gone meanwhile, and the plan will fail at it.
         Err(_) if weir_ports::device_number(port).is_none() => Vec::new(),
         known => known?,
     };
@@ -302,7 +305,7 @@ pub(crate) fn addresses_beyond(
 fn learned_of(known: &[BridgeEntry]) -> Vec<HeardAddress> {
     let learned = known.iter().filter(|entry| entry.state != "permanent");
     let silences = learned.filter_map(|entry| {
-        // Entries that an operator or a routing daemon made say nothing of silence.
+        // The time of an entry that an operator or a routing daemon made means no silence.
         let is_made = entry.state == "static" || entry.flags.iter().any(|flag| flag == MADE);
         let silence = if is_made { 0 } else { entry.updated };
         Some((entry.mac.parse::<MacAddr>().ok()?.0, Nanos::from_secs(silence)))
@@ -327,7 +330,8 @@ struct BridgeEntry {
     updated: u64,
 }
 
-/// Names what a bridge or its port does with frames beside forwarding them.
+/// Returns the name of something that a bridge or its port does with frames besides forwarding
+/// them, for which they must cross it.
 fn must_cross(link: &LinkView) -> Option<String> {
     let info = link.linkinfo.as_ref()?;
     let is_set = |value: &Value| match value {
@@ -355,50 +359,50 @@ const ETHER_HEADER: u32 = 14;
 /// Word of `bridge vlan` for a VLAN whose frames leave without a tag.
 const UNTAGGED: &str = "Egress Untagged";
 
-/// Values of a bridge that a frame past it would not obey, as `ip -d link` calls them.
+/// Settings of a bridge that would not apply to frames that bypass it, as `ip -d link` calls them.
 const AT_BRIDGE: [&str; 5] =
     ["vlan_filtering", "stp_state", "nf_call_iptables", "nf_call_ip6tables", "nf_call_arptables"];
-/// Values of a bridge's port, likewise.
+/// Such settings of a bridge's port.
 const AT_PORT: [&str; 5] =
     ["isolated", "locked", "vlan_tunnel", "neigh_suppress", "proxy_arp_wifi"];
 /// Filters of `br_netfilter` for the bridges of this namespace.
 const NETFILTER: [&str; 3] =
     ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"];
 
-/// The kernel gives its own defaults no number of their own.
+/// Returns true for a default of the kernel, which has no handle of its own.
 fn is_default(qdisc: &QdiscView) -> bool {
     qdisc.handle == "0:"
 }
 
-/// It limits nothing, whoever put it there.
+/// Returns true for `noqueue`, which limits nothing, whoever put it there.
 fn is_noqueue(qdisc: &QdiscView) -> bool {
     qdisc.kind == "noqueue"
 }
 
-/// Filters hang on it at the device's ingress.
+/// Returns true for a discipline that holds filters at the device's ingress.
 fn is_ingress(qdisc: &QdiscView) -> bool {
     qdisc.kind == "ingress" || is_clsact(qdisc)
 }
 
-/// Filters hang on it at both hooks of the device.
+/// Returns true for a discipline that holds filters at both hooks of the device.
 fn is_clsact(qdisc: &QdiscView) -> bool {
     qdisc.kind == "clsact"
 }
 
-/// The handle is that of a tree of Weir, of this node or of another.
+/// Returns true if the handle is that of a tree of Weir, of this node or of another.
 fn is_tree(qdisc: &QdiscView) -> bool {
     qdisc.handle == format!("{HANDLE:x}:")
 }
 
-/// The number of a class in a line such as `class htb 7e10:11 parent 7e10:10 …`.
+/// Reads the number of a class from a line such as `class htb 7e10:11 parent 7e10:10 …`.
 fn class_of(line: &str) -> Option<u16> {
     let handle = line.strip_prefix("class ")?.split_whitespace().nth(1)?;
     let minor = handle.strip_prefix(&format!("{HANDLE:x}:"))?;
     u16::from_str_radix(minor, 16).ok()
 }
 
-/// Returns how this kernel attaches programs: TCX came with Linux 6.6, and the oldest kernel whose
-/// verifier was seen to take them is 6.1.
+/// Returns how this kernel attaches programs: by TCX since Linux 6.6, else by `clsact`. 6.1 is the
+/// oldest kernel whose verifier is known to accept them.
 pub(crate) fn hooks() -> Option<HookKind> {
     match release() {
         found if found >= (6, 6) => Some(HookKind::Tcx),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The devices of a data plane in force at which steps failed. A device is left out for a while, or
-//! until it is another device.
+//! The devices of a data plane in force at which steps failed. Plans leave such a device out for a
+//! while, or until another device has its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct DeviceFaults {
     list: BTreeMap<String, FoundFault>,
-    /// True if each device has commands of its own, so that it is known which one fails.
+    /// True if the steps of each device run apart from those of others, to find the one that fails.
     pub(crate) apart: bool,
 }
 
@@ -30,17 +30,18 @@ struct FoundFault {
 }
 
 impl DeviceFaults {
-    /// The faults of devices that are still the same.
+    /// Returns the faults of devices that are still the same ones.
     pub(crate) fn at(&self, numbers: &BTreeMap<String, u32>) -> BTreeMap<String, DeviceFault> {
         let same = self.list.iter().filter(|(device, found)| {
-            // A device that a plan makes is gone after the plan was undone.
+            // A device that a plan itself makes had no number once the plan was undone.
             found.number.is_none_or(|number| numbers.get(*device) == Some(&number))
         });
         same.map(|(device, found)| (device.clone(), found.fault.clone())).collect()
     }
 
-    /// Tells whether steps only remove what is at a device that is left out. It may be of others by
-    /// now, and must not stop the plan. What stays is named as in the way.
+    /// Returns true if the steps only remove objects at devices that are left out. Their failure
+    /// must not stop the plan, since the objects may be somebody else's by now. Objects that stay
+    /// are reported as being in the way.
     pub(crate) fn may_stay(&self, group: &[PlanStep]) -> bool {
         group.iter().all(|step| {
             let device = step.object().and_then(device_of);
@@ -49,12 +50,12 @@ impl DeviceFaults {
         })
     }
 
-    /// Forgets those that are to be tried again.
+    /// Forgets the faults of devices that are to be tried again.
     pub(crate) fn forget_old(&mut self) {
         self.list.retain(|_, fault| fault.found.elapsed() < RETRY);
     }
 
-    /// Adds a fault. Returns false if no more of the device can be left out.
+    /// Adds a fault. Returns false if it is known, and nothing more of the device can be left out.
     pub(crate) fn add(&mut self, device: String, fault: DeviceFault) -> bool {
         let known = self.list.get(&device).is_some_and(|known| {
             known.number == device_number(&device)
@@ -68,7 +69,7 @@ impl DeviceFaults {
     }
 }
 
-/// The devices that a policy names.
+/// Returns the devices that a policy names.
 pub(crate) fn devices_of(policy: &Policy) -> BTreeSet<String> {
     let ports = policy.ports.iter().map(|port| port.device.clone());
     ports.chain(policy.vifs.iter().map(|vif| vif.device.clone())).collect()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The programs of a device as filters of its `clsact` discipline: the way of kernels before 6.6,
-//! which have no links at these hooks. A filter stays until it is removed, or its device is gone.
+//! The programs of a device as filters of its `clsact` discipline, for kernels before 6.6, which
+//! have no links at these hooks. A filter stays until it is removed, or its device is gone.
 //!
 //! Source: tc-bpf(8), section *direct-action*.
 
@@ -10,8 +10,8 @@ use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
 use weir_kernel_plan::{HANDLE, Hook};
 use weir_platform::run::Command;
 
-/// Attaches a program before the filters of others; one of Weir's that is there is replaced between
-/// two frames.
+/// Attaches a program before the filters of others. A filter of Weir's that is there is replaced
+/// between two frames.
 pub(crate) fn attach(
     program: BorrowedFd<'_>,
     number: u32,
@@ -20,17 +20,18 @@ pub(crate) fn attach(
     filter(program, number, hook).attach().map(drop)
 }
 
-/// Removes it; one that is not there is removed already.
+/// Removes the filter of a program. A filter that is not there is no error.
 pub(crate) fn detach(program: BorrowedFd<'_>, number: u32, hook: Hook) {
     let _gone = filter(program, number, hook).detach();
 }
 
-/// True if a program is attached there as Weir's.
+/// Returns true if Weir's filter with this program is there.
 pub(crate) fn is_attached(program: BorrowedFd<'_>, number: u32, hook: Hook) -> bool {
     filter(program, number, hook).query().is_ok()
 }
 
-/// The command that removes it, by the device's number: it may have another name by then.
+/// Returns the command that removes the filter, by the device's number, since the device may have
+/// another name by then.
 pub(crate) fn removal(number: u32, hook: Hook) -> Command {
     let side = if is_ingress(hook) { "ingress" } else { "egress" };
     Command::line(&format!(
@@ -38,8 +39,8 @@ pub(crate) fn removal(number: u32, hook: Hook) -> Command {
     ))
 }
 
-/// The command that removes a device's `clsact`, unless others have filters there. Linux allows a
-/// shell's characters in a device's name, so the script gets it as an argument.
+/// Returns the command that removes a device's `clsact`, unless others have filters there. The
+/// script gets the name as an argument, since Linux allows a shell's special characters in it.
 pub(crate) fn place_removal(device: &str) -> Command {
     Command::new("sh", ["-c", PLACE_REMOVAL, "sh", device])
 }
@@ -53,7 +54,7 @@ fn filter(program: BorrowedFd<'_>, number: u32, hook: Hook) -> TcHook {
         .hook(if is_ingress(hook) { TC_INGRESS } else { TC_EGRESS })
 }
 
-/// True for the hooks of frames that come in by the device.
+/// Returns true for the hooks of frames that come in by the device.
 pub(crate) const fn is_ingress(hook: Hook) -> bool {
     matches!(hook, Hook::Send | Hook::Uplink)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Follows the devices of a data plane in force: one at which a step fails is left out, so that the
-//! plans of all others go on.
+//! Follows the devices of a data plane in force: a device at which a step fails is left out, so
+//! that the plan of all others goes on.
 //!
-//! The first failure may be of a device that is being made or is just gone, so the host is read
-//! once more, and each device has commands of its own from then on. A device that fails again is
+//! The first failure may be of a device that is being made or has just gone, so the host is read
+//! once more, and the steps of each device run apart from then on. A device that fails again is
 //! left out.
 
 use weir_kernel_plan::DeviceFault;

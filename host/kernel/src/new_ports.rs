@@ -2,7 +2,8 @@
 //! New ports of a policy whose devices are missing.
 //!
 //! At a start a port may wait for its device, since a node starts before the host's network. A live
-//! change that adds a port without its device is refused: a wrong name would remove a tree.
+//! change that adds a port without its device is refused, since the name may be wrong: the change
+//! would then remove the tree of the port's real device.
 
 use std::collections::BTreeSet;
 

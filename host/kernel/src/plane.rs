@@ -40,8 +40,8 @@ pub struct KernelPlane {
     pub(crate) record: KernelRecord,
     path: PathBuf,
     support: KernelSupport,
-    /// The addresses that this process keeps for vifs whose devices are not here; `None` before its
-    /// first plan.
+    /// The addresses that this process has reserved for vifs whose devices are not here; `None`
+    /// before its first plan.
     reserved: Option<Vec<AddressOnBridge>>,
     pub(crate) faults: DeviceFaults,
     pub(crate) reported: ReportedCounters,
@@ -71,7 +71,7 @@ impl KernelPlane {
     /// Loads the programs. Adopts tables, links and record that an earlier run left.
     ///
     /// # Errors
-    /// There is no BPF file system, the kernel refuses a program or does not say what it has, or
+    /// There is no BPF file system, the kernel refuses a program or does not tell its abilities, or
     /// the journal cannot be written.
     pub fn open(
         state: &StateDir,
@@ -172,8 +172,8 @@ impl KernelPlane {
             self.record_undos(&plan, &view.numbers, journal)?;
             let done = self.execute(&plan, before, compiled.setup.clone(), (&view, &host));
             if done.is_err() && new_ports == NewPorts::Refused {
-                // Other plans are tried again, and need the undos then. What cannot be struck
-                // stays: the error is that of the step.
+                // Other plans are tried again, and need the undos then. Undos that cannot be
+                // removed stay in the journal, since only the error of the step is returned.
                 let _struck = self.strike_rolled_back(&compiled.setup, mark, journal);
             }
             done?;
@@ -199,8 +199,8 @@ impl KernelPlane {
         Ok(AppliedPolicy { compiled, plan, programs_before })
     }
 
-    /// Notes what new ports' bridges know `beyond` them, so that no vif takes such an address, and
-    /// reserves those of vifs that are not here.
+    /// Notes the addresses `beyond` new ports, so that no vif takes one of them, and reserves those
+    /// of vifs whose devices are not here.
     fn note_addresses(
         &mut self,
         beyond: &[(&UplinkObject, Vec<HeardAddress>)],
@@ -254,7 +254,7 @@ impl KernelPlane {
         lines
     }
 
-    /// Reads the host, with what went wrong at its devices.
+    /// Reads the host, with the faults of its devices.
     pub(crate) fn view(
         &self,
         on: &dyn Platform,
@@ -393,16 +393,16 @@ impl KernelPlane {
         Err(error)
     }
 
-    /// Returns true for the number of a vif that comes. A vif whose device or bridge was made again
-    /// goes on counting. After a plan that was cut off, the record's setup names the new vifs
-    /// already, so `before` is asked.
+    /// Returns true for the number of a new owner, whose counters begin at zero. A vif whose device
+    /// or bridge was made again keeps its counters. After an interrupted plan, the record's setup
+    /// names the new owners already, so `before` is looked at.
     fn is_new(&self, owner: u16) -> bool {
         let known = self.record.before.as_ref().unwrap_or(&self.record.setup);
         !known.owners.values().any(|known| *known == owner)
     }
 
-    /// Returns the bases of counters after `plan`, which leaves these `owners`: a queue that the
-    /// plan makes again counts from zero.
+    /// Returns the bases of counters after `plan`, for a policy with these `owners`: a queue that
+    /// the plan makes again counts from zero.
     fn bases(
         &self,
         plan: &KernelPlan,
@@ -419,7 +419,7 @@ impl KernelPlane {
                 bases.extend(counts.base_of(leaf));
             }
         }
-        // The number of a vif that goes may become another's.
+        // The number of a removed vif may become another's.
         bases.retain(|base| base.is_among(owners));
         Ok(bases)
     }
@@ -508,7 +508,7 @@ impl KernelPlane {
     }
 }
 
-/// The numbers of the ports' devices.
+/// Returns the numbers of the ports' devices.
 fn ports_of(setup: &KernelSetup, view: &HostView) -> BTreeSet<u32> {
     let uplinks = setup.objects.iter().filter_map(|object| match object {
         KernelObject::Uplink(uplink) => view.numbers.get(&uplink.device),

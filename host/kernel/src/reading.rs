@@ -2,10 +2,10 @@
 //! Reads the counters of the programs and of the queues.
 //!
 //! A queue counts a super-frame that it drops as one, not as the frames that it is on the wire. So
-//! the drops are computed: what the queue was offered, which a program counts before it, less what
-//! left it and what waits in it. Programs and queues are not read at one time. The programs are
-//! read first, so that no frame that comes in between is taken for a drop; the reported drops are
-//! therefore at most the real ones. No reported counter falls.
+//! the drops are computed: the frames offered to the queue, which a program counts before it, less
+//! those that left it and those that wait. Programs and queues are not read at the same instant.
+//! The programs are read first, so that no frame that comes in between is mistaken for a drop; the
+//! reported drops are therefore at most the real ones. No reported counter falls.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ impl KernelPlane {
         Ok(counts)
     }
 
-    /// The counters of the programs, by the vif's number.
+    /// Reads the counters of the programs, by the vif's number.
     fn programs(&self) -> Result<BTreeMap<u16, OwnerCounts>, KernelPlaneError> {
         let members = self.record.setup.objects.iter().filter_map(|object| match object {
             KernelObject::Member(member) => Some(member.owner),
@@ -101,7 +101,7 @@ impl KernelPlane {
         members.map(|owner| Ok((owner, self.tables.counts(owner)?))).collect()
     }
 
-    /// The counters of the programs, by the port's device, each with the device's number.
+    /// Reads the counters of the programs, by the port's device, each with the device's number.
     fn ports(&self) -> Result<BTreeMap<&str, (u32, PortCounts)>, KernelPlaneError> {
         let ports = self.record.setup.objects.iter().filter_map(|object| match object {
             KernelObject::Uplink(uplink) => {
@@ -112,8 +112,8 @@ impl KernelPlane {
         ports.map(|(device, number)| Ok((device, (number, self.tables.port(number)?)))).collect()
     }
 
-    /// The counters of a port with those of its `queue` for frames that no vif sent; there is none
-    /// while the port has no tree.
+    /// Returns the counters of a port with those of its `queue` for frames that no vif sent; there
+    /// is no queue while the port has no tree.
     fn with_host(
         &self,
         device: &str,
@@ -131,8 +131,8 @@ impl KernelPlane {
         PortCounts { host, ..port }
     }
 
-    /// The counters of a class's queue with what it dropped of those `offered`: at least what was
-    /// reported before.
+    /// Returns the counters of a class's queue with its drops among those `offered`: at least as
+    /// many as reported before.
     fn queue_counts(
         &self,
         of: (u16, VifQueue),
@@ -146,7 +146,7 @@ impl KernelPlane {
         self.reported.raise_offered(of, LeafCounts { offered: queue.offered_of(base), ..queue })
     }
 
-    /// The counters of a queue at a port while there is none: what was dropped before.
+    /// Returns the counters of a queue at a port while there is none: the earlier drops.
     fn without_queue(
         &self,
         of: (u16, VifQueue),

@@ -37,12 +37,12 @@ pub(crate) struct KernelRecord {
 }
 
 impl KernelRecord {
-    /// The file of a node.
+    /// Returns the path of a node's record.
     pub(crate) fn path(state: &StateDir, node: &str) -> PathBuf {
         state.path().join(format!("kernel-{node}.json"))
     }
 
-    /// Reads the record; `None` if there is none, or none that can be read.
+    /// Reads the record. Returns `None` if there is none, or if it cannot be read.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
@@ -61,7 +61,7 @@ impl KernelRecord {
         write().map_err(failed)
     }
 
-    /// All objects that may be there: of the setup, and of the one before.
+    /// Returns all objects that may be there: those of the setup, and those of the one before.
     pub(crate) fn all(&self) -> KernelSetup {
         let mut all = self.setup.clone();
         let Some(before) = &self.before else { return all };

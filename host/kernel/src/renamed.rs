@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Devices that were renamed. Each counts as another device from then on, so what this node made at
-//! it under its earlier name is removed. Nobody else would remove it, and its limit would stay in
-//! force.
+//! Devices that were renamed. Each counts as another device from then on, so the objects that this
+//! node made at it under its earlier name are removed. Nobody else would remove them, and their
+//! limits would stay in force.
 //!
-//! Programs and entries of tables are found by the numbers of devices; trees have none, so the
-//! record keeps the numbers of the devices that they are at.
+//! Programs and entries of tables are found by the numbers of devices. Trees and `clsact`
+//! disciplines are found by names, so the record keeps the numbers of their devices.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::error::KernelPlaneError;
 use crate::facts::HostView;
 use crate::filter;
 
-/// The numbers of the devices at which a setup has something that has no number itself.
+/// Returns the numbers of the devices at which a setup has objects that are found by name alone.
 pub(crate) fn numbered(setup: &KernelSetup, view: &HostView) -> BTreeMap<String, u32> {
     let devices = setup.objects.iter().filter_map(placed_at);
     let number = |device: &String| Some((device.clone(), *view.numbers.get(device)?));
@@ -50,7 +50,7 @@ pub(crate) fn release_renamed(
     Ok(found)
 }
 
-/// The device of an object that is found by the device's name alone.
+/// Returns the device of an object that is found by the device's name alone.
 fn placed_at(object: &KernelObject) -> Option<&String> {
     match object {
         KernelObject::Root(root) => Some(&root.device),
@@ -59,8 +59,8 @@ fn placed_at(object: &KernelObject) -> Option<&String> {
     }
 }
 
-/// The command that removes an object from its device, which is called `name` now; `None` if the
-/// object is not there.
+/// Returns the command that removes an object from its device, which is called `name` now, or
+/// `None` if the object is not there.
 fn removal(object: &KernelObject, name: &str, view: &HostView) -> Option<Command> {
     let KernelObject::Root(root) = object else {
         return view.has_clsact(name).then(|| filter::place_removal(name));

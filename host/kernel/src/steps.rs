@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Questions to a plan's steps: which run together, which make something that has an undo.
+//! Properties of a plan's steps: which run together, and which make something that has an undo.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use weir_platform::journal::Journal;
 use crate::error::KernelPlaneError;
 use crate::facts::HostView;
 
-/// The ports that a plan enters anew.
+/// Returns the ports that a plan adds.
 pub(crate) fn new_uplinks(plan: &KernelPlan) -> impl Iterator<Item = &UplinkObject> {
     let new = plan.steps.iter().filter(|step| step.action() == PlanAction::Add);
     new.filter_map(|step| match step.object() {
@@ -39,8 +39,8 @@ pub(crate) fn forget_undos(
     forget_devices(journal, 0, |device| free.contains(device))
 }
 
-/// Removes the undos since `mark` of devices at which a plan that was rolled back left nothing;
-/// `left` is what the host still has of it.
+/// Removes the undos since `mark` of devices at which a plan that was rolled back left nothing.
+/// `left` has the objects of the plan that the host still has.
 pub(crate) fn forget_rolled_back(
     left: &KernelSetup,
     mark: u64,
@@ -62,7 +62,7 @@ fn forget_devices(
     })?)
 }
 
-/// The device of an object whose undo is in the journal.
+/// Returns the device of an object whose undo is in the journal.
 fn undone_at(object: &KernelObject) -> Option<&str> {
     match object {
         KernelObject::Root(RootObject { device, .. })
@@ -106,7 +106,7 @@ pub(crate) fn new_queue(step: &PlanStep) -> Option<&LeafObject> {
     }
 }
 
-/// The error of a group of steps.
+/// Returns the error of a group of steps, with their device if they have only one.
 pub(crate) fn failed_step(group: &[PlanStep], error: KernelPlaneError) -> KernelPlaneError {
     let objects = || group.iter().filter_map(PlanStep::object);
     let mut devices: BTreeSet<Option<&str>> = objects().map(device_of).collect();
@@ -119,7 +119,7 @@ pub(crate) fn failed_step(group: &[PlanStep], error: KernelPlaneError) -> Kernel
     KernelPlaneError::Step { device, has_programs, source: Box::new(error) }
 }
 
-/// The device that an object is at.
+/// Returns the device that an object is at.
 pub(crate) fn device_of(object: &KernelObject) -> Option<&str> {
     match object {
         KernelObject::Inbound(one) => Some(&one.device),
@@ -131,7 +131,7 @@ pub(crate) fn device_of(object: &KernelObject) -> Option<&str> {
         KernelObject::Exit(one) => Some(&one.device),
         KernelObject::Clsact(one) => Some(&one.device),
         KernelObject::Program(one) => Some(&one.device),
-        // A bucket is of an owner; the rest is of plans of commands alone.
+        // A bucket belongs to an owner; the others are only in plans of commands alone.
         KernelObject::Bucket(_)
         | KernelObject::Filter(_)
         | KernelObject::Bridge(_)

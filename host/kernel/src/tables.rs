@@ -28,14 +28,14 @@ pub(crate) struct Tables {
     /// The kind of hook by which programs are attached. If it is a filter, there is no link: the
     /// pinned file is that of the program.
     hooks: HookKind,
-    /// True if the tables hold a setup: one of an earlier process, or of this one.
+    /// True if the tables hold a setup, from an earlier process or from this one.
     filled: bool,
     /// True if an earlier version left tables without counters of ports.
     lacked_port_counts: bool,
 }
 
 impl Tables {
-    /// The folder of a node's programs in this network namespace.
+    /// Returns the folder of a node's programs in this network namespace.
     pub(crate) fn folder(state: &Path, node: &str) -> Result<PathBuf, KernelPlaneError> {
         let root = Pins::system(state).ok_or(KernelPlaneError::NoBpfSystem)?;
         let namespace = fs::metadata(NAMESPACE)
@@ -121,16 +121,16 @@ impl Tables {
             return Ok(());
         }
         // With new terms the bucket starts full, since its debt under the old terms could take
-        // seconds to repay. The time at which it is full is the present; zero would lie in the
-        // future after the clock wraps.
+        // seconds to repay. It stores the time at which it is full: the present, since zero would
+        // lie in the future after the clock wraps.
         let mut fill = (now().as_nanos() << TIME_SHIFT).to_ne_bytes().to_vec();
         fill.resize(FILL_BYTES, 0);
         self.update("fills", &index, &fill)?;
         self.update("limits", &index, &value)
     }
 
-    /// Enters a port with the numbers of its bridge and of the device in whose tree its frames
-    /// wait; 0: they do not wait. The port's counters continue.
+    /// Enters a port with the numbers of its bridge and of the device in whose tree its frames wait
+    /// (0 if they do not wait). The port's counters continue.
     pub(crate) fn set_uplink(
         &self,
         number: u32,
@@ -144,12 +144,12 @@ impl Tables {
     }
 
     pub(crate) fn remove_uplink(&self, number: u32) -> Result<(), KernelPlaneError> {
-        // Without its entry here, the program counts nothing.
+        // The program stops counting once this entry is gone, so remove the counters after it.
         self.remove("uplinks", number)?;
         self.remove("port_counts", number)
     }
 
-    /// The counters of a port, its queue aside; zero without such a port.
+    /// Reads the counters of a port without its queue; zeros if there is no such port.
     pub(crate) fn port(&self, number: u32) -> Result<PortCounts, KernelPlaneError> {
         let rows = self.map("port_counts")?.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
         let rows = rows.map_err(|error| KernelPlaneError::bpf("read the counters", error))?;
@@ -158,7 +158,7 @@ impl Tables {
         Ok(PortCounts { moved, flooded, others, ..PortCounts::default() })
     }
 
-    /// Begins the counter of a port's frames that no vif sent.
+    /// Sets the counter of a port's frames that no vif sent to `others`.
     pub(crate) fn begin_port(
         &self,
         number: u32,
@@ -175,7 +175,8 @@ impl Tables {
         map.update_percpu(&number.to_ne_bytes(), &rows, MapFlags::ANY).map_err(failed)
     }
 
-    /// Frames that came from beyond a port with the address of a vif; `None` without such a port.
+    /// Reads the count of frames that came from beyond a port with the address of a vif; `None`
+    /// without such a port.
     fn moved(&self, number: u32) -> Result<Option<CountPair>, KernelPlaneError> {
         let value = self.uplink(number)?;
         Ok(value.map(|value| [8, 16].map(|at| u64::from_ne_bytes(bytes_at(&value, at)))))
@@ -203,7 +204,7 @@ impl Tables {
     ) -> Result<(), KernelPlaneError> {
         let value = member_value(member, bridge);
         let before = self.member(number)?;
-        // Its addresses stay its own when only its limits change.
+        // It keeps its addresses if only its limits change.
         let unlimited = |value: &[u8]| [&value[..LIMITS.start], &value[LIMITS.end..]].concat();
         if before.is_some_and(|before| unlimited(&before) != unlimited(&value)) {
             self.addresses()?.keep(|owner| owner != member.owner)?;
@@ -215,7 +216,7 @@ impl Tables {
         self.update("members", &number.to_ne_bytes(), &value)
     }
 
-    /// The addresses of vifs.
+    /// Returns the tables of addresses.
     pub(crate) fn addresses(&self) -> Result<AddressTable<'_>, KernelPlaneError> {
         let [addresses, learned, beyond] =
             ["addresses", "learned", "beyond"].map(|name| self.map(name));
@@ -227,7 +228,7 @@ impl Tables {
         found.map_err(|error| KernelPlaneError::bpf("read the vifs", error))
     }
 
-    /// Notes the bridge of each vif. An earlier version left no table of these.
+    /// Enters the bridge of each vif into a table that an earlier version did not have.
     fn note_bridges(&self) -> Result<(), KernelPlaneError> {
         let members = self.map("members")?;
         for number in members.keys().take(usize::from(OWNERS_MAX)) {
@@ -240,8 +241,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Removes the vif of a device. Frames that still carry its number are of no slice and of no
-    /// port then, unless another device has the number by now.
+    /// Removes the vif of a device. Frames under way that carry the vif's number then belong to no
+    /// slice and no bridge, unless another device has the number by now.
     pub(crate) fn remove_member(&self, number: u32) -> Result<(), KernelPlaneError> {
         let owner = self.member(number)?.map(|value| value[..2].to_vec());
         self.remove("members", number)?;
@@ -317,8 +318,8 @@ impl Tables {
     }
 
     /// Removes the links and table entries of devices that are gone or have another name now.
-    /// `wants(number, hook)` returns true for each to keep: the link of a hook at the device of
-    /// that number, or with `None` its entry.
+    /// `wants(number, hook)` returns true for each to keep: with a hook, the link of that hook at
+    /// the device of that number; with `None`, its table entries.
     pub(crate) fn forget(&self, wants: impl Fn(u32, Option<Hook>) -> bool) {
         for (_, number, hook) in self.links() {
             if !wants(number, Some(hook)) {
@@ -336,7 +337,7 @@ impl Tables {
         }
     }
 
-    /// Counters of one owner.
+    /// Reads the counters of one owner.
     pub(crate) fn counts(&self, owner: u16) -> Result<OwnerCounts, KernelPlaneError> {
         let map = self.map("counts")?;
         let way = |way: u32| {
@@ -358,7 +359,7 @@ impl Tables {
         Ok(OwnerCounts { send: way(0)?, receive, port: way(2)?, inbound: sum("inbound")? })
     }
 
-    /// Begins the counters of a vif's number at zero.
+    /// Sets the counters of an owner's number to zero.
     pub(crate) fn clear_counts(&self, owner: u16) -> Result<(), KernelPlaneError> {
         let map = self.map("counts")?;
         let processors = libbpf_rs::num_possible_cpus()
@@ -390,7 +391,7 @@ impl Tables {
                 HookKind::Clsact => filter::attach(program, number, hook).is_ok(),
             };
             if !is_renewed {
-                // Its device is gone.
+                // The device is gone.
                 let _gone = fs::remove_file(&path);
             }
         }
@@ -481,7 +482,7 @@ impl TablesView for Tables {
     }
 
     fn has_link(&self, number: u32, hook: Hook) -> bool {
-        // A filter may have been removed beside its file.
+        // Somebody may have removed the filter, but not its file.
         let is_there = || match (self.hooks, self.program(hook)) {
             (HookKind::Clsact, Ok(program)) => filter::is_attached(program, number, hook),
             _ => true,
@@ -490,8 +491,8 @@ impl TablesView for Tables {
     }
 }
 
-/// The pinned links in a folder. They tell which programs an earlier process attached, without
-/// loading the tables.
+/// The pinned links in a folder, which show without loading the tables which programs an earlier
+/// process attached.
 #[derive(Debug)]
 pub(crate) struct PinnedLinks(pub(crate) PathBuf);
 
@@ -521,7 +522,7 @@ fn link_path(folder: &Path, number: u32, hook: Hook) -> PathBuf {
     folder.join(LINKS).join(format!("{number}-{}", hook.program()))
 }
 
-/// `struct member` of `bpf/bridge.bpf.c`.
+/// Returns the bytes of `struct member` of `bpf/bridge.bpf.c`.
 fn member_value(member: &MemberObject, bridge: u32) -> Vec<u8> {
     let count = member.macs.len().min(MACS);
     let words = [member.owner, member.slice, u16::try_from(count).unwrap_or(0)];
@@ -542,7 +543,7 @@ pub(crate) fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.bpf.o"));
 
-/// From `linux/bpf.h` (Linux 6.6): before all programs that are there.
+/// Attaches before all programs that are there (`linux/bpf.h`, Linux 6.6).
 const BPF_F_BEFORE: u32 = 1 << 3;
 
 /// The version of the tables' layout; tables of another version are not adopted.

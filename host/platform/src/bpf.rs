@@ -32,7 +32,7 @@ pub struct Object {
     pub name: String,
 }
 
-/// All objects of a kind, by number; empty where the right to see them is missing.
+/// Lists all objects of a kind, by number; none if the right to see them is missing.
 pub fn list(kind: BpfKind) -> Vec<Object> {
     let mut objects = Vec::new();
     let mut id = 0;
@@ -42,7 +42,7 @@ pub fn list(kind: BpfKind) -> Vec<Object> {
             break;
         }
         id = attr[1];
-        // Gone between the two calls: not there.
+        // An object that went between the two calls is left out.
         if let Some(name) = name_of(kind, id) {
             objects.push(Object { kind, id, name });
         }
@@ -50,15 +50,15 @@ pub fn list(kind: BpfKind) -> Vec<Object> {
     objects
 }
 
-/// The objects that some process has open, and the maps of the programs among them (a map stays
-/// mapped when its descriptor is closed), as kind and number. One that is not among them is held
+/// Returns kind and number of the objects that some process has open, and of the maps of the
+/// programs among them (a map stays mapped when its descriptor is closed). Any other object is held
 /// by a pin, a device or a leak.
 pub fn held() -> BTreeSet<(BpfKind, u32)> {
     let mut held = BTreeSet::new();
     for pid in process::all() {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
         for entry in entries {
-            // Closed between the two calls: not held.
+            // A descriptor that was closed between the two calls holds nothing.
             let text = fs::read_to_string(entry.path()).unwrap_or_default();
             for (kind, key) in [
                 (BpfKind::Program, "prog_id:"),
@@ -94,7 +94,7 @@ impl BpfKind {
         }
     }
 
-    /// The offset of the name in `bpf_prog_info` and `bpf_map_info` (linux/bpf.h).
+    /// Returns the offset of the name in `bpf_prog_info` and `bpf_map_info` (linux/bpf.h).
     const fn name_offset(self) -> Option<usize> {
         match self {
             Self::Program => Some(64),
@@ -114,7 +114,7 @@ pub fn name_of(kind: BpfKind, id: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// The numbers of the maps that a program uses, at most [`MAPS_MAX`].
+/// Returns the numbers of the maps that a program uses, at most [`MAPS_MAX`].
 fn maps_of(program: u32) -> Option<Vec<u32>> {
     let fd = open(BpfKind::Program, program)?;
     let mut maps = vec![0_u32; MAPS_MAX as usize];
@@ -133,8 +133,8 @@ fn open(kind: BpfKind, id: u32) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Fills in what the kernel says of an object; buffers that `info` names outlive the call, since
-/// they are the caller's.
+/// Reads the kernel's information on an object into `info`. Buffers that `info` names outlive the
+/// call, since they are the caller's.
 fn read_info(fd: &OwnedFd, info: &mut [u8; INFO_BYTES as usize]) -> Option<()> {
     let address = info.as_mut_ptr() as u64;
     let number = u32::try_from(fd.as_raw_fd()).ok()?;
@@ -145,7 +145,7 @@ fn read_info(fd: &OwnedFd, info: &mut [u8; INFO_BYTES as usize]) -> Option<()> {
     Some(())
 }
 
-/// The system call with the first 16 bytes of its attributes; the rest is zero.
+/// Makes the system call with the first 16 bytes of its attributes; the rest is zero.
 fn bpf(command: i32, attr: &mut [u32; 4]) -> io::Result<RawFd> {
     // SAFETY: every command used here reads and writes the first 16 bytes of the union at most,
     // and takes the length that it is given. `OBJ_GET_INFO_BY_FD` holds the address and length of
@@ -159,7 +159,8 @@ fn bpf(command: i32, attr: &mut [u32; 4]) -> io::Result<RawFd> {
 }
 
 const OBJ_GET_INFO_BY_FD: i32 = 15;
-/// The kernel fills what fits; the names are within the first 80 bytes.
+/// The bytes of an object's information that are read. The kernel fills in as much; the names are
+/// within the first 80 bytes.
 const INFO_BYTES: u32 = 128;
 /// The place in `bpf_prog_info` of the number of maps, and of the address of their buffer.
 const MAP_COUNT: Range<usize> = 52..56;
@@ -168,5 +169,5 @@ const MAP_ADDRESS: Range<usize> = 56..64;
 const MAPS_MAX: u32 = 64;
 /// BPF_OBJ_NAME_LEN.
 const NAME_BYTES: usize = 16;
-/// More objects than this are not listed.
+/// The most objects that are listed.
 const OBJECTS_MAX: usize = 100_000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Steps on the files of control groups that undo a change: processes leave a group, a group goes,
-//! a controller is given back.
+//! Steps on the files of control groups that undo a change: processes leave a group, a group is
+//! removed, a controller is disabled.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::error::HostError;
 use crate::process::Identity;
 
-/// Moves every process of a group to another and removes the group; nothing if it is gone.
+/// Moves every process of a group to another and removes the group. Does nothing if it is gone.
 ///
 /// # Errors
 /// It is still there: processes keep starting in it, or groups are below it.
@@ -51,8 +51,8 @@ pub(crate) fn disable(root: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Returns whether something else than the kernel's defaults is set in a group, or groups below it
-/// have the controller.
+/// Returns true if anything but the kernel's defaults is set in a group, or groups below it have
+/// the controller.
 fn uses_cpu(group: &Path) -> bool {
     let text = |name: &str| fs::read_to_string(group.join(name)).unwrap_or_default();
     let is_set = |(name, default): (&str, &str)| {
@@ -62,7 +62,7 @@ fn uses_cpu(group: &Path) -> bool {
         || DEFAULTS_V2.into_iter().any(is_set)
 }
 
-/// Moves a process to a group; nothing if either is gone.
+/// Moves a process to a group. Does nothing if either is gone.
 ///
 /// # Errors
 /// The kernel refused.
@@ -82,7 +82,7 @@ pub(crate) fn move_back(process: &Identity, to: &Path) -> Result<(), HostError> 
     }
 }
 
-/// One call, as these files want it; never makes a file.
+/// Writes a text in one call, as these files require; never makes a file.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }
@@ -104,6 +104,6 @@ const DEFAULTS_V2: [(&str, &str); 5] = [
     ("cpu.uclamp.max", "max"),
 ];
 
-/// A process that ends is in its group until its parent heard of it.
+/// The most attempts: a process that has ended is in its group until its parent has waited for it.
 const DISSOLVE_TRIES: u32 = 50;
 const DISSOLVE_POLL: Duration = Duration::from_millis(10);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPU reservations: pins a thread to a processor and gives it a scheduling class (SCHED_FIFO,
+//! CPU reservations: a thread is pinned to a processor and gets a scheduling class (SCHED_FIFO,
 //! SCHED_DEADLINE, a nice value). The kernel's grant is read back, and given up on drop.
 
 use std::io;
@@ -80,10 +80,11 @@ pub struct CpuReservation {
 
 impl CpuReservation {
     /// Gives the calling thread its processor and class until the value is dropped. Threads and
-    /// processes that it starts inherit the processor, and no class.
+    /// processes that it starts inherit the processor, but no privileged class: of classes they
+    /// inherit only SCHED_BATCH and a nice value that is not negative.
     ///
     /// # Errors
-    /// The kernel refused it (the text names the request); then the thread is as it was.
+    /// The kernel refused the request, which the text names. The thread is then as it was.
     pub fn take(request: CpuRequest) -> Result<Self, HostError> {
         let before = granted()?;
         let granted = match set(request) {
@@ -132,7 +133,7 @@ pub fn granted() -> Result<CpuGrant, HostError> {
     Ok(CpuGrant { cpus: affinity(THIS)?, class })
 }
 
-/// The class of another thread.
+/// Returns the class of another thread.
 ///
 /// # Errors
 /// There is no such thread (ESRCH), or the system call failed.
@@ -222,20 +223,20 @@ fn class_of(thread: libc::pid_t) -> io::Result<SchedulingClass> {
     })
 }
 
-/// The division of the processors that the process may use. If they cannot be read, it has only the
-/// first.
+/// Returns the division of the processors that the process may use. If they cannot be read, it has
+/// only the first one.
 #[must_use]
 pub fn division() -> CpuDivision {
     divide(of_process())
 }
 
-/// The number of processors that the process may use: 1 at least.
+/// Returns the number of processors that the process may use, at least 1.
 #[must_use]
 pub fn count() -> u32 {
     u32::try_from(of_process().len()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Says whether the machine has a processor, which may be off.
+/// Returns true if the machine has this processor, even if it is offline.
 #[must_use]
 pub fn exists(cpu: u32) -> bool {
     Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists()
@@ -249,8 +250,8 @@ pub fn processors_of(thread: Identity) -> Option<Vec<u32>> {
     thread.is_alive().then_some(cpus)
 }
 
-/// The processors of the process's first thread, which takes no [`CpuReservation`]: the calling
-/// thread may be bound to one. Empty if they cannot be read.
+/// Returns the processors of the process's first thread, which takes no [`CpuReservation`]; the
+/// calling thread may be bound to one processor. Empty if they cannot be read.
 #[must_use]
 pub fn of_process() -> Vec<u32> {
     let first = libc::pid_t::try_from(std::process::id());
@@ -278,7 +279,8 @@ fn set(request: CpuRequest) -> Result<(), HostError> {
     })
 }
 
-/// Restores the class first: the kernel does not change the affinity of a deadline thread.
+/// Restores class and processors, the class first: the kernel does not change the affinity of a
+/// deadline thread.
 fn restore(before: &CpuGrant) {
     // The kernel has no reason to refuse the thread's earlier class. If it does, the thread keeps
     // its reservation, which is no worse.
@@ -325,7 +327,7 @@ fn set_class(thread: libc::pid_t, class: SchedulingClass) -> io::Result<()> {
     set_class_flagged(thread, class, flags_of(class))
 }
 
-/// Children of a thread with a privilege do not inherit it.
+/// Returns the flags by which the children of a thread with a privileged class do not inherit it.
 const fn flags_of(class: SchedulingClass) -> u64 {
     match class {
         SchedulingClass::Normal { nice } if nice >= 0 => NO_FLAGS,

@@ -26,12 +26,12 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// An I/O error with what was tried on which file.
+    /// Makes an I/O error from the action and the file.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         Self::Io { action, path: path.as_ref().to_path_buf(), source }
     }
 
-    /// The error of the last system call, with what was tried on which thing.
+    /// Makes the error of the last system call from the action and its object.
     pub fn last_os(action: &'static str, path: impl AsRef<Path>) -> Self {
         Self::io(action, path, io::Error::last_os_error())
     }

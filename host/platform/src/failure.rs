@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why a subcommand failed.
+//! Failures of subcommands.
 
 /// A failure of a subcommand, with a text for a person.
 pub type Failure = Box<dyn std::error::Error>;

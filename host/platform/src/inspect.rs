@@ -17,7 +17,7 @@ pub struct LinkView {
     /// The number of its peer, in the peer's namespace.
     #[serde(default)]
     pub link_index: Option<u32>,
-    /// The name of its peer, where that is in the same namespace.
+    /// The name of its peer, if that is in the same namespace.
     #[serde(default)]
     pub link: Option<String>,
     /// For example `UP`, `LOWER_UP`.
@@ -116,19 +116,19 @@ pub struct QdiscView {
 }
 
 impl LinkView {
-    /// Returns whether the flag is set.
+    /// Returns true if the flag is set.
     pub fn has(&self, flag: &str) -> bool {
         self.flags.iter().any(|name| name == flag)
     }
 
-    /// Returns whether it is a virtual device of that kind.
+    /// Returns true if it is a virtual device of that kind.
     pub fn is(&self, kind: &str) -> bool {
         let info = self.linkinfo.as_ref().and_then(|info| info.info_kind.as_deref());
         info == Some(kind)
     }
 }
 
-/// The devices of a namespace (none: this process's), with their addresses.
+/// Returns the devices of a namespace (`None`: this process's), with their addresses.
 ///
 /// # Errors
 /// `ip` failed.
@@ -137,7 +137,7 @@ pub fn links(on: &dyn Platform, namespace: Option<&str>) -> Result<Vec<LinkView>
     Ok(json(on, &command)?)
 }
 
-/// The device of that name in a namespace (none: this process's).
+/// Returns the device of that name in a namespace (`None`: this process's).
 ///
 /// # Errors
 /// There is none, or `ip` failed.
@@ -150,7 +150,7 @@ pub fn link_in(
     found.ok_or_else(|| HostError::Refused(format!("device {device}: there is none")))
 }
 
-/// The device of that name in a namespace (none: this process's), if there is one.
+/// Returns the device of that name in a namespace (`None`: this process's), if there is one.
 ///
 /// # Errors
 /// `ip` failed.
@@ -167,7 +167,7 @@ pub fn find_link(
     Ok(links.into_iter().find(|link| link.ifname == device))
 }
 
-/// The queueing disciplines of a namespace (none: this process's).
+/// Returns the queueing disciplines of a namespace (`None`: this process's).
 ///
 /// # Errors
 /// `tc` failed.
@@ -184,8 +184,8 @@ pub fn tc_json<T: DeserializeOwned>(on: &dyn Platform, command: &Command) -> Res
     parsed(command, &without_plain_options(&on.run(command)?))
 }
 
-/// Returns JSON that `tc` printed without what is plain text among the options of a discipline. Old
-/// versions (iproute2 6.1 in Debian 12) print the options of HFSC so: `{default 2 }`.
+/// Removes plain text among the options of disciplines from the JSON that `tc` printed. Old
+/// versions (iproute2 6.1 in Debian 12) print the options of HFSC as `{default 2 }`.
 pub fn without_plain_options(output: &str) -> String {
     let mut parts = output.split(PLAIN_OPTIONS);
     let mut text = parts.next().unwrap_or_default().to_owned();

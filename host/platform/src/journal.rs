@@ -191,7 +191,7 @@ impl Journal {
         if changes.is_empty() {
             return Ok(());
         }
-        // A number is never used twice, also if the lines cannot be written.
+        // A number is never used twice, even if the lines cannot be written.
         self.next_sequence += changes.len() as u64;
         self.append_bytes(&bytes)?;
         self.content.changes.extend(changes);
@@ -297,17 +297,17 @@ impl Journal {
         Ok(report)
     }
 
-    /// The sequence number of the next change, for [`Journal::undo_since`].
+    /// Returns the sequence number of the next change, for [`Journal::undo_since`].
     pub const fn mark(&self) -> u64 {
         self.next_sequence
     }
 
-    /// The purposes of the changes, oldest first.
+    /// Returns the purposes of the changes, oldest first.
     pub fn purposes(&self) -> impl Iterator<Item = &ChangePurpose> {
         self.content.changes.iter().map(JournaledChange::purpose)
     }
 
-    /// Returns whether no change is left to undo.
+    /// Returns true if no change is left to undo.
     pub const fn is_empty(&self) -> bool {
         self.content.changes.is_empty()
     }
@@ -318,12 +318,12 @@ impl Journal {
         self.content.changes.iter().any(|change| change.undo == *undo)
     }
 
-    /// The host, whose commands hold this journal's lock while they run.
+    /// Returns the host, whose commands hold this journal's lock while they run.
     pub fn host(&self) -> Host {
         Host::holding(self.file.as_raw_fd())
     }
 
-    /// The name it was opened by.
+    /// Returns the name it was opened by.
     pub fn name(&self) -> String {
         name_of(&self.path)
     }
@@ -432,7 +432,7 @@ pub fn clean_one(state: &StateDir, name: &str) -> Result<UndoReport, HostError> 
     Ok(report)
 }
 
-/// The names of all journals, sorted.
+/// Returns the names of all journals, sorted.
 ///
 /// # Errors
 /// The state folder cannot be read.

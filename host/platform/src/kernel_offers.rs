@@ -7,7 +7,7 @@
 //! `CAP_NET_ADMIN` alone. A try in a new namespace needs `CAP_SYS_ADMIN`, which a service does not
 //! have.
 //!
-//! To load a module is not undone: that of `ifb` makes two devices in the first namespace.
+//! The loading of a module is not undone: that of `ifb` makes two devices in the first namespace.
 //!
 //! Source: rtnetlink(7); `qdisc_create` and `rtnl_create_link` of Linux 5.13 to 6.18.
 
@@ -25,7 +25,7 @@ pub enum OfferedQdisc {
     FqCodel,
 }
 
-/// Returns whether the kernel has a queueing discipline.
+/// Returns true if the kernel has a queueing discipline.
 ///
 /// # Errors
 /// The kernel does not say: without `CAP_NET_ADMIN` it tells nobody.
@@ -51,13 +51,13 @@ pub fn has_qdisc(qdisc: OfferedQdisc) -> Result<bool, HostError> {
     is_known(RTM_NEWQDISC, flags, &body, &[libc::ENOENT, libc::EOPNOTSUPP])
 }
 
-/// Returns whether the kernel has devices of a kind, such as `ifb`.
+/// Returns true if the kernel has devices of a kind, such as `ifb`.
 ///
 /// # Errors
 /// The kernel does not say: without `CAP_NET_ADMIN` it tells nobody.
 pub fn has_link(kind: &str) -> Result<bool, HostError> {
     let mut body = vec![0; IFINFOMSG_BYTES];
-    // No device is without a queue.
+    // No device can have zero queues, so the request fails.
     push_attribute(&mut body, IFLA_NUM_TX_QUEUES, &0_u32.to_ne_bytes());
     let mut nested = Vec::new();
     push_attribute(&mut nested, IFLA_INFO_KIND, format!("{kind}\0").as_bytes());
@@ -65,8 +65,8 @@ pub fn has_link(kind: &str) -> Result<bool, HostError> {
     is_known(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &body, &[libc::EOPNOTSUPP])
 }
 
-/// Asks for something that cannot be. The kernel answers `EINVAL` if it knows the kind, and one of
-/// `unknown` if not.
+/// Makes a request that cannot succeed. The kernel answers `EINVAL` if it knows the kind, and one
+/// of `unknown` if not.
 fn is_known(request: u16, flags: u16, body: &[u8], unknown: &[i32]) -> Result<bool, HostError> {
     let mut socket = NetlinkSocket::open(libc::NETLINK_ROUTE, "rtnetlink")?;
     socket.ask(request, flags | NLM_F_ACK, body)?;

@@ -8,8 +8,8 @@ use weir_result::{Machine, Origin};
 
 use crate::cpu;
 
-/// The origin of what is measured from now on. `command` is the command line; `commit` the one
-/// that the program was built from.
+/// Returns the origin of measurements from now on. `command` is the command line, `commit` the
+/// commit that the program was built from.
 pub fn origin(command: &str, commit: &str) -> Origin {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Origin {
@@ -21,7 +21,7 @@ pub fn origin(command: &str, commit: &str) -> Origin {
     }
 }
 
-/// The command line of this process, as a person would type it.
+/// Returns the command line of this process, as a person would type it.
 pub fn command_line() -> String {
     let quoted = std::env::args().map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
@@ -33,7 +33,7 @@ pub fn command_line() -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// The machine: `unknown` and 0 for what it does not say.
+/// Returns the facts of this machine; `unknown` or 0 if they cannot be read.
 pub fn machine() -> Machine {
     let cpu = field("/proc/cpuinfo", "model name").or_else(|| field("/proc/cpuinfo", "Processor"));
     let memory = field("/proc/meminfo", "MemTotal");
@@ -45,7 +45,7 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Name and release of the kernel, as in `Linux 6.18.5`.
+/// Returns name and release of the kernel, as in `Linux 6.18.5`.
 pub fn kernel() -> String {
     let read = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
@@ -54,7 +54,7 @@ pub fn kernel() -> String {
     format!("{} {}", read("ostype"), read("osrelease")).trim().to_owned()
 }
 
-/// The value behind `name :` in a file of `/proc`, of its first line of that name.
+/// Returns the value behind `name :` in the first such line of a file of `/proc`.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let value = text.lines().find_map(|line| {
@@ -64,8 +64,8 @@ fn field(path: &str, name: &str) -> Option<String> {
     value.filter(|value| !value.is_empty())
 }
 
-/// Seconds since 1970 as RFC 3339 writes them in UTC. The date by Howard Hinnant's
-/// `civil_from_days`: years begin in March, so that the leap day is a year's last.
+/// Formats seconds since 1970 as RFC 3339 writes them in UTC. The date is computed by Howard
+/// Hinnant's `civil_from_days`: years begin in March, so that the leap day is a year's last.
 fn rfc3339(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -23,7 +23,8 @@ pub fn keep_little() {
     }
 }
 
-/// An answer of the interface that has more is a mapping of its own.
+/// The least size of a block that gets a mapping of its own, as a long answer of the interface
+/// does.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 64 * 1024;
 

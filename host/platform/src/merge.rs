@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Many commands as few processes.
 //!
-//! To start a process takes some milliseconds, so that a command for each of 128 devices takes a
-//! second. Commands of the same kind that follow each other become one: lines of `ip -batch` and
-//! `tc -batch`, more arguments of `sysctl`, lines for a loop of the shell around `ethtool`, which
-//! has no batches. Their order stays, and the first that fails ends them all.
+//! Starting a process takes some milliseconds, so a command for each of 128 devices takes a second.
+//! Commands of the same kind that follow each other become one: lines of `ip -batch` and `tc
+//! -batch`, more arguments of `sysctl`, lines for a loop of the shell around `ethtool`, which has
+//! no batches. Their order stays, and the first that fails ends them all.
 
 use std::time::Duration;
 
 use crate::run::{Command, LIMIT};
 
-/// Merges neighbours of the same kind, each [`COMMANDS_LEAST`] at least, and says how many of the
-/// given commands each of the result stands for.
+/// Merges neighbours of the same kind, at least [`COMMANDS_LEAST`] into one. Returns each resulting
+/// command with the number of given commands that it stands for.
 pub(crate) fn merge<'a>(commands: impl IntoIterator<Item = &'a Command>) -> Vec<(Command, usize)> {
     let mut merged: Vec<(Command, usize)> = Vec::new();
     let mut group: Vec<&Command> = Vec::new();
@@ -65,7 +65,7 @@ fn kind(command: &Command) -> Option<BatchKind> {
     }
 }
 
-/// Returns whether a batch's lines and a shell's `read -r` take the word as it is.
+/// Returns true if a batch's lines and a shell's `read -r` take the word as it is.
 fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:/=@%+,".contains(c))
 }
@@ -80,7 +80,7 @@ fn same_batch(first: &Command, next: &Command) -> bool {
     same && kind(next) == Some(how) && common(first) == common(next)
 }
 
-/// One command for a group of the same kind, which is not empty.
+/// Makes one command for a group of the same kind, which is not empty.
 fn batch(group: &[&Command]) -> Command {
     let Some(first) = group.first() else { return Command::batch("ip", [""; 0]) };
     let lines = group.iter().map(|command| command.args().join(" "));

@@ -13,8 +13,8 @@ use crate::error::HostError;
 /// A socket to the kernel of the namespace that its thread was in when it was opened.
 #[derive(Debug)]
 pub(crate) struct NetlinkSocket {
-    /// A netlink socket sends and receives by the same calls as any datagram socket; without an
-    /// address, it is the kernel that it sends to.
+    /// A netlink socket uses the same calls as any datagram socket; without an address it sends to
+    /// the kernel.
     socket: UdpSocket,
     /// The part of the kernel that answers, as errors name it.
     name: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct NetlinkMessage<'b> {
 }
 
 impl NetlinkSocket {
-    /// Opens one of a protocol, such as `NETLINK_ROUTE`.
+    /// Opens a socket of a protocol, such as `NETLINK_ROUTE`.
     ///
     /// # Errors
     /// The kernel refused.
@@ -65,11 +65,11 @@ impl NetlinkSocket {
         self.socket.send(&request).map(drop).map_err(|error| failed(self.name, error))
     }
 
-    /// Reads one datagram and hands out its messages; returns true if the answer is complete. What
-    /// is left of an answer that was given up has another sequence number, and is passed over.
+    /// Reads one datagram and hands out its messages; returns true if the answer is complete. The
+    /// rest of an abandoned answer has another sequence number and is skipped.
     ///
     /// # Errors
-    /// The kernel does not answer within a second, refuses, or answers with what is no message.
+    /// The kernel does not answer within a second, refuses, or its answer is malformed.
     pub(crate) fn answer(
         &mut self,
         mut each: impl FnMut(NetlinkMessage<'_>),
@@ -94,7 +94,7 @@ impl NetlinkSocket {
     }
 }
 
-/// The first message, its sequence number, and what follows it.
+/// Returns the first message, its sequence number, and the bytes behind it.
 pub(crate) fn split(bytes: &[u8]) -> Option<(NetlinkMessage<'_>, u32, &[u8])> {
     let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
     let body = bytes.get(HEADER_BYTES..length)?;
@@ -124,7 +124,7 @@ pub(crate) fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// The error of an answer: 0 acknowledges.
+/// Reads the error code of an answer, in which 0 acknowledges the request.
 fn acknowledged(name: &str, body: &[u8]) -> Result<bool, HostError> {
     let code = u32_at(body, 0).ok_or_else(|| garbled(name, body.len()))?.cast_signed();
     match code {
@@ -156,7 +156,8 @@ fn garbled(name: &str, bytes: usize) -> HostError {
 /// Linux fills at most this much of an answer at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The kernel answers at once, or waits for a change of the configuration that takes long.
+/// The longest wait for an answer. The kernel answers at once unless a change of the configuration
+/// takes long.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 const HEADER_BYTES: usize = 16;

@@ -35,7 +35,7 @@ impl Namespace {
         Ok(Self { name: name.to_owned(), file })
     }
 
-    /// The name it was opened by.
+    /// Returns the name it was opened by.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -89,7 +89,7 @@ impl Namespace {
             .map_err(|error| HostError::io("start in a namespace", command.get_program(), error))
     }
 
-    /// Runs `f` on a thread of its own inside the namespace and gives its answer.
+    /// Runs `f` on a thread of its own inside the namespace and returns its result.
     ///
     /// # Errors
     /// The namespace could not be entered, or `f` panicked.
@@ -140,7 +140,7 @@ pub fn enter_for_good(name: &str) -> Result<(), HostError> {
         .map_err(|error| HostError::io("enter the namespace", name, error))
 }
 
-/// Makes the namespace; it is an error if there is one of that name.
+/// Makes the namespace, which must not exist yet.
 ///
 /// # Errors
 /// The name is none, or `ip netns add` failed.
@@ -150,7 +150,7 @@ pub fn create(on: &dyn Platform, name: &str) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Ends the processes inside and deletes the namespace; nothing if there is none.
+/// Ends the processes inside and deletes the namespace. Does nothing if there is none.
 ///
 /// # Errors
 /// A process inside does not end, or `ip netns del` failed.
@@ -165,19 +165,19 @@ pub fn delete(on: &dyn Platform, name: &str) -> Result<(), HostError> {
     }
 }
 
-/// Returns whether a namespace of that name is listed.
+/// Returns true if a namespace of that name is listed.
 pub fn exists(name: &str) -> bool {
     path_of(name).symlink_metadata().is_ok()
 }
 
-/// Returns whether the listed name stands for a namespace: `ip netns add`, killed half-way, leaves
-/// a plain file.
+/// Returns true if the listed name stands for a namespace. If `ip netns add` is killed half-way, it
+/// leaves a plain file.
 pub fn is_whole(name: &str) -> bool {
     let own = fs::metadata("/proc/self/ns/net").map(|own| own.dev());
     matches!((fs::metadata(path_of(name)), own), (Ok(file), Ok(own)) if file.dev() == own)
 }
 
-/// The names of all namespaces, sorted.
+/// Returns the names of all namespaces, sorted.
 ///
 /// # Errors
 /// The folder of names cannot be read; none at all is an empty list.
@@ -193,7 +193,7 @@ pub fn list() -> Result<Vec<String>, HostError> {
     Ok(names)
 }
 
-/// The name of the namespace that the calling thread is in; none for one that has no name.
+/// Returns the name of the calling thread's namespace; `None` if it has no name.
 ///
 /// # Errors
 /// The folder of names cannot be read.
@@ -206,7 +206,7 @@ pub fn current() -> Result<Option<String>, HostError> {
     Ok(list()?.into_iter().find(is_own))
 }
 
-/// The processes whose main thread is inside, without this one.
+/// Returns the processes whose main thread is inside, without this process.
 ///
 /// # Errors
 /// The name is none.
@@ -231,7 +231,7 @@ fn path_of(name: &str) -> PathBuf {
     Path::new(FOLDER).join(name)
 }
 
-/// A name that is one plain path component.
+/// Checks that a name is one plain path component.
 fn check_name(name: &str) -> Result<(), HostError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if (1..=NAME_LEN_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
@@ -259,7 +259,7 @@ const FOLDER: &str = "/run/netns";
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// The longest name; file names go to 255, ours leave room for what is put around them.
+/// The longest name. File names may have 255 bytes; the rest is for text around the name.
 pub const NAME_LEN_MAX: usize = 64;
 
 /// The time that a process inside a namespace may take to end before it is killed.

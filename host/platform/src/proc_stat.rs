@@ -39,8 +39,8 @@ impl Stat {
         lines.flatten().filter_map(|line| Self::parse(&line)).find(|stat| stat.name == name)
     }
 
-    /// The name in parentheses may hold anything; the fields after its last ')' are plain, and the
-    /// first of them is field 3.
+    /// Reads the line. The name in parentheses may contain anything; the fields after its last ')'
+    /// are plain, and the first of them is field 3.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let (before, rest) = line.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;

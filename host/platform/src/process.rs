@@ -25,7 +25,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The calling process.
+    /// Returns the calling process.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -35,14 +35,14 @@ impl Identity {
             .ok_or_else(|| HostError::Refused(format!("/proc/{pid}/stat: no such process")))
     }
 
-    /// The process that has this id now; `None` if no process has it.
+    /// Returns the process that has this id now; `None` if no process has it.
     pub fn of(pid: u32) -> Option<Self> {
         let start_ticks = Stat::of(pid)?.start_ticks;
         Some(Self { pid, start_ticks })
     }
 
-    /// The process whose id is in a file. A writer of the file can name any process, so the file
-    /// must belong to root or to the user of the process that it names.
+    /// Returns the process whose id is in a file. A writer of the file can name any process, so the
+    /// file must belong to root or to the user of the process that it names.
     ///
     /// # Errors
     /// The file cannot be read, is no regular one, is longer than [`ID_FILE_MAX`], another user's
@@ -78,7 +78,7 @@ impl Identity {
         Ok(found)
     }
 
-    /// Returns whether it still runs. A zombie does not: it makes no more changes.
+    /// Returns true if it still runs. A zombie does not count, since it makes no more changes.
     pub fn is_alive(&self) -> bool {
         Stat::of(self.pid).is_some_and(|stat| {
             stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X')
@@ -129,13 +129,13 @@ pub fn terminate(child: &std::process::Child) {
     }
 }
 
-/// Returns whether this process has the rights of root (effective user 0).
+/// Returns true if this process has the rights of root (effective user 0).
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// The processes that were started with this entry (`NAME=value`) in their environment.
+/// Returns the processes that were started with this entry (`NAME=value`) in their environment.
 pub fn with_environment(entry: &str) -> Vec<Identity> {
     let has = |pid: &u32| {
         let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -145,7 +145,7 @@ pub fn with_environment(entry: &str) -> Vec<Identity> {
     found.filter(Identity::is_alive).collect()
 }
 
-/// The process that a thread is of; `None` if it is gone.
+/// Returns the process of a thread; `None` if the thread is gone.
 #[must_use]
 pub fn process_of_thread(thread: Identity) -> Option<Identity> {
     let status = fs::read_to_string(format!("/proc/{}/status", thread.pid)).ok()?;
@@ -153,7 +153,7 @@ pub fn process_of_thread(thread: Identity) -> Option<Identity> {
     Identity::of(id.trim().parse().ok()?).filter(|_| thread.is_alive())
 }
 
-/// The threads of a process, none if it is gone.
+/// Returns the threads of a process; none if it is gone.
 #[must_use]
 pub fn threads_of(process: Identity) -> Vec<Identity> {
     if !process.is_alive() {
@@ -165,7 +165,7 @@ pub fn threads_of(process: Identity) -> Vec<Identity> {
     ids.filter_map(Identity::of).collect()
 }
 
-/// The ids of all processes.
+/// Returns the ids of all processes.
 pub(crate) fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -209,8 +209,8 @@ mod tests {
         assert_eq!(Identity::of(child.id()), None);
     }
 
-    /// A file that names a process is read without waiting and without end, and believed only if
-    /// it is root's or of who runs the process.
+    /// Goal: a file that names a process is read within bounds and without waiting, and is believed
+    /// only if it belongs to root or to the user of the process.
     #[test]
     fn a_file_names_a_process_and_nothing_else() {
         let folder = std::env::temp_dir().join(format!("weir-pid-{}", std::process::id()));

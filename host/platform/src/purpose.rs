@@ -26,12 +26,12 @@ pub enum ChangePurpose {
 }
 
 impl ChangePurpose {
-    /// The preparation of the device `name`.
+    /// Returns the purpose of preparing the device `name`.
     pub fn device(name: &str) -> Self {
         Self::Device { name: name.to_owned() }
     }
 
-    /// Returns whether the change prepares the device `name` or moves addresses away from it.
+    /// Returns true if the change prepares the device `name` or moves addresses away from it.
     pub fn concerns_device(&self, name: &str) -> bool {
         match self {
             Self::Device { name: device } | Self::HostVif { nic: device, .. } => device == name,

@@ -62,7 +62,7 @@ mod tests {
         assert_eq!((admitted("a", 500), admitted("a", 2000)), (5, 10));
     }
 
-    /// A table that is full of callers of this moment has no place for one more.
+    /// Goal: a table that is full of active callers has no place for one more.
     #[test]
     fn the_table_is_bounded() {
         let rates = RateLimits::new(1, Duration::from_secs(1));

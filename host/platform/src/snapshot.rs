@@ -48,9 +48,10 @@ impl Snapshot {
         Self::fill(lines, on, state, "")
     }
 
-    /// Takes a snapshot of only the namespaces whose names begin with `prefix`, and not into this
-    /// process's own: for what is known to happen there, on a machine where others are at work. The
-    /// names of all namespaces, BPF objects, pins and control groups are in it.
+    /// Takes a snapshot of only the namespaces whose names begin with `prefix`, without this
+    /// process's own. This is for a machine where others work, too, and for changes that are known
+    /// to happen there. The names of all namespaces, BPF objects, pins and control groups are in
+    /// it.
     ///
     /// # Errors
     /// The errors of [`Snapshot::take`].
@@ -88,7 +89,7 @@ impl Snapshot {
         Ok(Self(lines))
     }
 
-    /// Returns what changed since `earlier`.
+    /// Returns the difference from `earlier`.
     pub fn since(&self, earlier: &Self) -> Difference {
         Difference {
             gone: earlier.0.difference(&self.0).cloned().collect(),
@@ -96,15 +97,15 @@ impl Snapshot {
         }
     }
 
-    /// The lines, sorted.
+    /// Returns the lines, sorted.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 }
 
-/// Returns which of the lines that `keep` still differ from `earlier` once the kernel has had time
-/// to finish: it takes devices and programs of a deleted namespace apart in the background. Ends at
-/// the first empty difference, or after `limit`.
+/// Returns the difference from `earlier`, in lines that `keep` selects, once the kernel has had
+/// time to finish: it removes devices and programs of a deleted namespace in the background. Ends
+/// at the first empty difference, or after `limit`.
 ///
 /// # Errors
 /// The errors of [`Snapshot::take`].
@@ -126,12 +127,12 @@ pub fn settle(
 }
 
 impl Difference {
-    /// Returns whether nothing changed.
+    /// Returns true if nothing changed.
     pub const fn is_empty(&self) -> bool {
         self.gone.is_empty() && self.new.is_empty()
     }
 
-    /// Only the lines that `keep`: on a machine where others are at work too.
+    /// Keeps only the lines that `keep` selects, for a machine where others work, too.
     #[must_use]
     pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Self {
         self.gone.retain(|line| keep(line));
@@ -148,7 +149,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A namespace that may go away while it is looked at; whoever deletes it ends our command.
+/// Adds a namespace that may go away meanwhile; a process that deletes it ends our command.
 fn add_foreign_namespace(
     lines: &mut BTreeSet<String>,
     on: &dyn Platform,
@@ -203,7 +204,7 @@ fn add_namespace(
     Ok(())
 }
 
-/// Name, kind and settings of a device, without what moves by itself.
+/// Returns name, kind and settings of a device, without values that change by themselves.
 fn describe(link: &LinkView) -> String {
     let kind = link.linkinfo.as_ref().and_then(|info| info.info_kind.as_deref()).unwrap_or("-");
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -219,7 +220,7 @@ fn describe(link: &LinkView) -> String {
     )
 }
 
-/// The offloads that are on. A device that has none, or is gone, has no line.
+/// Adds the offloads that are on. A device that has none, or is gone, has no line.
 fn add_offloads(
     lines: &mut BTreeSet<String>,
     on: &dyn Platform,
@@ -252,14 +253,14 @@ fn walk(
         if wanted(&path) {
             lines.insert(format!("{word} {}", path.display()));
         }
-        // A link to a folder is a line, not a way: there could be circles.
+        // A symbolic link to a folder is a line and is not followed, since there could be cycles.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             walk(lines, word, &path, Depth(left - 1), wanted);
         }
     }
 }
 
-/// Processes of this program, but for the one that looks and its children.
+/// Adds the processes of this program, except the calling one and its children.
 fn add_processes(lines: &mut BTreeSet<String>) {
     for pid in process::all() {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

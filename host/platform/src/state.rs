@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The folder where Weir notes what it changed: `/run/weir`, or `$WEIR_STATE`.
+//! The folder where Weir records its changes of the host: `/run/weir`, or `$WEIR_STATE`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub struct StateDir(PathBuf);
 
 impl StateDir {
-    /// `$WEIR_STATE` if it is set, else `/run/weir`, which a reboot empties.
+    /// Returns `$WEIR_STATE` if it is set, else `/run/weir`, which a reboot empties.
     pub fn from_env() -> Self {
         let given = std::env::var_os("WEIR_STATE").map_or_else(|| DEFAULT.into(), PathBuf::from);
         // Journals hold paths in it, and `weir clean` may run in another folder. Fails only for an
@@ -17,29 +17,29 @@ impl StateDir {
         Self(std::path::absolute(&given).unwrap_or(given))
     }
 
-    /// This folder: for tests.
+    /// Makes the state folder at this path.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The folder of what outlives a reboot: the given one, or `/var/lib/weir` for a folder below
-    /// `/run`, which a reboot empties.
+    /// Returns the folder for files that outlive a reboot: this one, or `/var/lib/weir` if this one
+    /// is below `/run`, which a reboot empties.
     pub fn lasting(&self) -> &Path {
         if self.0.starts_with("/run") { Path::new(LASTING) } else { &self.0 }
     }
 
-    /// The control socket of the node `name`.
+    /// Returns the path of the control socket of the node `name`.
     #[must_use]
     pub fn node_socket(&self, name: &str) -> PathBuf {
         self.0.join(format!("node-{name}.sock"))
     }
 
-    /// The folder of the undo journals.
+    /// Returns the folder of the undo journals.
     pub fn journals(&self) -> PathBuf {
         self.0.join("journal")
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Files that a person wrote, read whole within a bound: what is named by mistake may be a disk
+//! Reads files that a person wrote, whole but within a bound: a file named by mistake may be a disk
 //! image, or have no end.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The text of the file.
+/// Returns the text of the file.
 ///
 /// # Errors
 /// It cannot be read, is no UTF-8, or is longer than [`BYTES_MAX`]: then the error has the bound.

@@ -2,7 +2,7 @@
 //! The undo of one change of the host, as data that survives a crash.
 //!
 //! An undo may run twice, before its change was made, or after a person undid the change by hand.
-//! So each variant treats a thing that does not exist as undone.
+//! So each variant treats an object that does not exist as undone.
 
 use std::fs;
 use std::io;
@@ -58,17 +58,17 @@ pub enum Undo {
     },
     /// Take deadline and real-time priority from a thread.
     Ordinary(Identity),
-    /// Give no thread of a process a deadline any more.
+    /// Take the deadline budgets from all threads of a process.
     OrdinaryProcess(Identity),
 }
 
 impl Undo {
-    /// An undo by one command.
+    /// Makes an undo by one command.
     pub fn run(command: Command) -> Self {
         Self::Run(vec![command])
     }
 
-    /// The command that it consists of, if it is a single one.
+    /// Returns the command, if the undo consists of a single one.
     pub(crate) fn command(&self) -> Option<&Command> {
         match self {
             Self::Run(commands) => match commands.as_slice() {
@@ -117,7 +117,8 @@ impl Undo {
         }
     }
 
-    /// Returns whether a reboot undoes the change too: every change but files on a disk.
+    /// Returns true if a reboot undoes the change, too: that holds for every change except files on
+    /// a disk.
     pub const fn ends_with_boot(&self) -> bool {
         !matches!(self, Self::Remove(_) | Self::RemoveTree(_))
     }

@@ -27,7 +27,7 @@ impl WakeLatency {
     /// left out.
     ///
     /// # Errors
-    /// The kernel has no such file, or the right to it is missing. Nothing is asked for then;
+    /// The kernel has no such file, or the right to it is missing. No bound is in force then, and
     /// another call tries again.
     pub fn ask(&mut self, most: Option<Nanos>) -> io::Result<()> {
         self.ask_of(Path::new(FILE), most)

@@ -20,8 +20,8 @@ pub(crate) enum Discard {
     Hook(TcHook),
 }
 
-// SAFETY: what is not `Send` in it is the pointer to the name of a queueing discipline, which
-// is never set here: the hook is made for a device and an attach point alone.
+// SAFETY: the only part that is not `Send` is the pointer to the name of a queueing discipline,
+// which is never set here: the hook is made for a device and an attach point alone.
 unsafe impl Send for Discard {}
 
 impl Discard {
@@ -37,7 +37,7 @@ impl Discard {
         Self::attach_hook(program, name, ifindex)
     }
 
-    /// Attaches in the way of kernels that have no links at this hook.
+    /// Attaches the classifier on kernels that have no links at this hook.
     fn attach_hook(program: BorrowedFd<'_>, name: &str, ifindex: u32) -> Result<Self, PortError> {
         let failed = |error: libbpf_rs::Error| {
             let error = std::io::Error::other(error.to_string());

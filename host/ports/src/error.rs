@@ -25,23 +25,23 @@ pub enum PortError {
 }
 
 impl PortError {
-    /// A system call for device, file or setting `name` failed at that step.
+    /// Returns the error of a system call for device, file or setting `name` that failed at a step.
     #[must_use]
     pub fn system(name: &str, step: &'static str, source: io::Error) -> Self {
         Self::System { name: name.to_owned(), step, source }
     }
 
-    /// The error of the system call that just failed.
+    /// Returns the error of the system call that just failed.
     pub(crate) fn last(name: &str, step: &'static str) -> Self {
         Self::system(name, step, io::Error::last_os_error())
     }
 
-    /// A value of device, file or setting `name` is out of its range.
+    /// Returns the error of a value of device, file or setting `name` that is out of its range.
     pub fn bound(name: &str, message: impl Into<String>) -> Self {
         Self::Bound { name: name.to_owned(), message: message.into() }
     }
 
-    /// The kernel's error number, if a system call failed.
+    /// Returns the kernel's error number, if a system call failed.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {

@@ -54,7 +54,8 @@ impl DeviceProperties {
         self.redirects.swap(takes, Ordering::Relaxed) != takes
     }
 
-    /// Frames that the device dropped on transmission since it was opened, as of the last refresh.
+    /// Returns the frames that the device dropped on transmission since it was opened, as of the
+    /// last refresh.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed).saturating_sub(self.dropped_before)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's knowledge of a device: index, queues, counters. Asked through rtnetlink and
+//! Reads properties of a device from the kernel: index, queues, counters. Uses rtnetlink and
 //! ethtool, which answer for the network namespace of the calling thread, as `/sys` may not.
 
 use std::ffi::CString;
@@ -9,7 +9,7 @@ use std::{io, ptr};
 
 use crate::error::PortError;
 
-/// The index of a device in this network namespace.
+/// Returns the index of a device in this network namespace.
 pub(crate) fn ifindex(name: &str) -> Result<u32, PortError> {
     let text = CString::new(name).map_err(|_| PortError::bound(name, "a zero byte in a name"))?;
     // SAFETY: a string that ends in zero and lives until the call returns.
@@ -22,7 +22,7 @@ pub(crate) fn ifindex(name: &str) -> Result<u32, PortError> {
 /// Returns the number of queues that the device receives on now, at least 1.
 pub(crate) fn receive_queues(name: &str, ifindex: u32) -> Result<u32, PortError> {
     let mut channels = EthtoolChannels { command: ETHTOOL_GCHANNELS, ..Default::default() };
-    // A driver without the command (a tap) says how many queues it was made with.
+    // Without the command (a tap's driver), this is the number of queues that it was made with.
     match ethtool(name, ptr::from_mut(&mut channels).cast()) {
         Ok(()) => Ok((channels.rx + channels.combined).clamp(1, QUEUES_MAX)),
         Err(_) => {
@@ -34,7 +34,7 @@ pub(crate) fn receive_queues(name: &str, ifindex: u32) -> Result<u32, PortError>
     }
 }
 
-/// Frames that the device dropped on transmission since it was made (`tx_dropped`).
+/// Returns the frames that the device dropped on transmission since it was made (`tx_dropped`).
 pub(crate) fn dropped_on_transmit(ifindex: u32) -> io::Result<u64> {
     let statistics = attribute(ifindex, libc::IFLA_STATS64)?;
     let word = statistics.get(TX_DROPPED * 8..).and_then(|bytes| bytes.first_chunk::<8>());
@@ -89,7 +89,7 @@ pub(crate) fn ethtool(name: &str, command: *mut libc::c_char) -> io::Result<()> 
     crate::sys::check(result)
 }
 
-/// An interface request for a device.
+/// Returns an interface request for a device.
 pub(crate) fn request(name: &str) -> io::Result<libc::ifreq> {
     if name.len() >= libc::IFNAMSIZ {
         let message = format!("{name}: {} bytes in a name; at most 15", name.len());
@@ -103,7 +103,7 @@ pub(crate) fn request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// A socket that closes on `exec`.
+/// Opens a socket that closes on `exec`.
 pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the result is checked before it is owned.
     let socket = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
@@ -112,14 +112,14 @@ pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// One attribute of a device, as rtnetlink gives it.
+/// Returns one attribute of a device, as rtnetlink gives it.
 fn attribute(ifindex: u32, wanted: u16) -> io::Result<Vec<u8>> {
     let mut body = vec![0; LINK_MESSAGE];
     body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
     ask(libc::NETLINK_ROUTE, libc::RTM_GETLINK, &body, LINK_MESSAGE, wanted)
 }
 
-/// One attribute of the answer to a command of a generic netlink family.
+/// Returns one attribute of the answer to a command of a generic netlink family.
 fn generic_netlink(family: u16, command: u8, body: &[u8], wanted: u16) -> io::Result<Vec<u8>> {
     let body = [&[command, GENERIC_VERSION, 0, 0], body].concat();
     ask(libc::NETLINK_GENERIC, family, &body, GENERIC_MESSAGE, wanted)
@@ -157,7 +157,7 @@ fn ask(protocol: i32, kind: u16, body: &[u8], fixed: usize, wanted: u16) -> io::
     Err(io::Error::other("the kernel did not answer that about the device"))
 }
 
-/// An attribute for a request, padded to four bytes.
+/// Returns an attribute for a request, padded to four bytes.
 fn netlink_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
     let mut bytes = Vec::with_capacity(4 + value.len().next_multiple_of(4));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Word of devices that come, go or are renamed, from rtnetlink.
+//! Events of devices that are created, deleted or renamed, from rtnetlink.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -7,23 +7,24 @@ use std::time::Duration;
 
 use crate::{link, sys};
 
-/// Hears of every device of the network namespace in which it was opened.
+/// The events of all devices of the network namespace in which the value was opened.
 ///
-/// The kind of change is not reported: events come late and may be lost when many come at once, so
-/// that whoever hears of one looks at what is there ([`device_number`]).
+/// The kind of change is not reported. Events come late and may be lost when many come at once, so
+/// a caller that learns of one checks which devices exist ([`device_number`]).
 #[derive(Debug)]
 pub struct LinkEvents {
     socket: OwnedFd,
 }
 
-/// The kernel's number of a device of this network namespace: one that was made anew has another.
+/// Returns the kernel's number of a device of this network namespace. A device that is created
+/// again has another number.
 #[must_use]
 pub fn device_number(name: &str) -> Option<u32> {
     link::ifindex(name).ok()
 }
 
 impl LinkEvents {
-    /// Hears of what happens from now on.
+    /// Opens the events of devices from now on.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -50,7 +51,7 @@ impl LinkEvents {
         Ok(Self { socket })
     }
 
-    /// Waits until something happened to a device, or for that long; whether it did.
+    /// Waits for an event, for at most `time`. Returns true if there was one.
     ///
     /// # Errors
     /// The socket fails.
@@ -69,7 +70,7 @@ impl LinkEvents {
         }
     }
 
-    /// Reads what is there: one look at the devices answers all of it.
+    /// Reads and drops the pending events: one look at the devices covers all of them.
     fn forget(&self) -> io::Result<()> {
         let mut message = [0_u8; 4096];
         for _ in 0..MESSAGES_MAX {
@@ -82,7 +83,7 @@ impl LinkEvents {
             if read < 0 {
                 let error = io::Error::last_os_error();
                 return match error.raw_os_error() {
-                    // Some were lost, which is as good as heard.
+                    // Events were lost, but the caller still learns that something happened.
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
                     _ => Err(error),
                 };
@@ -96,5 +97,5 @@ impl LinkEvents {
 const RTMGRP_LINK: u32 = 1;
 const RTMGRP_TC: u32 = 8;
 
-/// The rest waits for the next call: devices that come without end must not keep it here.
+/// The most events read in a call. An endless stream of them must not keep the caller here.
 const MESSAGES_MAX: u32 = 1024;

@@ -28,7 +28,7 @@ pub struct MemoryPort {
 type Queue = Arc<Mutex<VecDeque<Frame>>>;
 
 impl MemoryPort {
-    /// Two ends, each of which holds up to `capacity` frames (at least 1) for the other.
+    /// Returns two ends, each of which holds up to `capacity` frames (at least 1) for the other.
     #[must_use]
     pub fn pair(names: [&str; 2], capacity: usize) -> (Self, Self) {
         let capacity = capacity.max(1);
@@ -51,7 +51,7 @@ impl MemoryPort {
         lock(&self.inbox).drain(..).for_each(|frame| pool.free(frame.id));
     }
 
-    /// Frames that wait to be received here.
+    /// Returns the number of frames that wait to be received here.
     #[must_use]
     pub fn waiting(&self) -> usize {
         lock(&self.inbox).len()
@@ -106,7 +106,7 @@ impl FramePort for MemoryPort {
     }
 }
 
-/// A queue stays whole whatever happened to the thread that held its lock.
+/// Locks a queue. It is consistent even after a panic of the lock's holder.
 fn lock(queue: &Queue) -> MutexGuard<'_, VecDeque<Frame>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -19,9 +19,10 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `len` bytes of zeroed memory of our own; huge pages where the kernel has them, from 2 MiB.
-    /// Children do not get it: a fork would copy what devices have pinned, some 50 ms for 50 MB in
-    /// which all threads wait, and leave the rest to be copied at the next write of each page.
+    /// Maps `len` bytes of zeroed memory of our own, in huge pages from 2 MiB on where the kernel
+    /// has them. Child processes do not get it: a fork would copy the pages that devices have
+    /// pinned (some 50 ms for 50 MB, in which all threads wait), and leave the others to be copied
+    /// when next written.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let mapping = Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
         // SAFETY: the range is exactly the mapping made above, and no child of this process uses
@@ -35,23 +36,23 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// `len` bytes of what `fd` offers at `offset`, shared with the kernel.
+    /// Maps `len` bytes that `fd` offers at `offset`, shared with the kernel.
     pub(crate) fn shared(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         Self::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Returns the start, known not to be null.
+    /// Returns the same address, known not to be null.
     pub(crate) const fn first(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Batches of messages for a packet socket: `recvmmsg` straight into chunks, `sendmmsg` out of
-//! them, each message with its offload header and what else the kernel says of it.
+//! them. Each message read has its offload header and the VLAN tag that the device stripped.
 
 use std::collections::VecDeque;
 use std::io;
@@ -123,7 +123,7 @@ impl Messages {
         self.ready = usize::try_from(read).unwrap_or(0);
     }
 
-    /// The next message of the batch.
+    /// Returns the next message of the batch.
     pub(crate) fn next(&mut self, pool: &mut Pool) -> Option<Message> {
         if self.is_empty() {
             return None;
@@ -206,7 +206,7 @@ impl Messages {
         }
     }
 
-    /// Gives all chunks back.
+    /// Returns all chunks to the pool.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         (self.ready, self.taken) = (0, 0);
         for frame in self.slots.iter_mut().filter_map(|slot| slot.frame.take()) {
@@ -219,7 +219,7 @@ fn vector(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
-/// The tag that the device took off, as the four bytes that stood in the frame.
+/// Returns the tag that the device took off, as the four bytes that stood in the frame.
 fn stripped_tag(control: &Control, length: usize) -> Option<[u8; 4]> {
     let bytes = control.0.get(..length)?;
     let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);

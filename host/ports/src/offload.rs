@@ -79,7 +79,7 @@ impl Offload {
     pub const ALL: [Self; 7] =
         [Self::TxChecksum, Self::Tso, Self::Gso, Self::Gro, Self::Lro, Self::TxVlan, Self::RxVlan];
 
-    /// The short name that `ethtool -K` takes.
+    /// Returns the short name that `ethtool -K` takes.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -115,7 +115,7 @@ impl Offload {
         Ok(read.is_ok() && value[1] & bits != 0)
     }
 
-    /// Returns its treatment at that place, if it is on, and the reason.
+    /// Returns how a port at that place treats the offload, and the reason.
     #[must_use]
     pub fn treatment(self, place: OffloadPlace) -> (Treatment, &'static str) {
         use Treatment::{Completed, Harmless, Suspended, TurnOff, TurnOn};
@@ -160,7 +160,7 @@ impl Offload {
     }
 }
 
-/// All offloads of a device at that place.
+/// Returns all offloads of a device at that place.
 ///
 /// # Errors
 /// The device is not there.
@@ -184,7 +184,8 @@ impl OffloadNote {
         }
     }
 
-    /// The command that does it, as a person would type it; the undo ends with the other word.
+    /// Returns the command that switches the offload, as a person would type it. The command that
+    /// undoes it ends with the opposite word.
     #[must_use]
     pub fn command(&self) -> String {
         let word = if self.on { "off" } else { "on" };

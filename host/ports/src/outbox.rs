@@ -15,7 +15,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Room for `limit` frames, at least.
+    /// Makes a queue with room for at least `limit` frames.
     pub(crate) fn new(limit: u32) -> Self {
         Self { frames: VecDeque::with_capacity(limit as usize) }
     }
@@ -41,17 +41,17 @@ impl Outbox {
         }
     }
 
-    /// Frees all of them.
+    /// Frees all frames.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         self.done(usize::MAX, pool);
     }
 
-    /// Returns how many more it can take.
+    /// Returns how many more frames the queue can take.
     pub(crate) fn room(&self) -> usize {
         self.frames.capacity() - self.frames.len()
     }
 
-    /// The frames, the oldest first.
+    /// Returns the frames, the oldest first.
     pub(crate) const fn frames(&self) -> &VecDeque<Frame> {
         &self.frames
     }

@@ -48,7 +48,7 @@ pub struct PacketConfig {
 }
 
 impl PacketConfig {
-    /// The usual sizes: a receive buffer of 8 MiB, 256 frames to transmit.
+    /// Returns the usual sizes: a receive buffer of 8 MiB, 256 frames to transmit.
     #[must_use]
     pub fn new(device: &str) -> Self {
         Self { device: device.to_owned(), receive_buffer: 8 << 20, transmit_limit: 256 }
@@ -123,7 +123,7 @@ impl PacketPort {
         &self.properties
     }
 
-    /// The descriptor, to poll it.
+    /// Returns the descriptor, to poll it.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -30,7 +30,7 @@ pub struct Pool {
     lent_to: Vec<u16>,
 }
 
-/// The memory of a pool without its chunks: what it takes to open a socket, on whatever thread.
+/// The memory of a pool without its list of free chunks: enough to open a socket on any thread.
 #[derive(Clone, Debug)]
 pub struct Region {
     memory: Arc<Mapping>,
@@ -50,12 +50,12 @@ struct Registry {
 #[derive(Debug)]
 struct Start(NonNull<u8>);
 
-// SAFETY: the memory belongs to the process, not to a thread; `Pool` argues where it follows it.
+// SAFETY: the memory belongs to the process, not to a thread; `Pool` argues where it dereferences.
 unsafe impl Send for Start {}
 // SAFETY: as above; a shared reference gives no more than the address.
 unsafe impl Sync for Start {}
 
-/// A socket that holds chunks in its rings; never 0.
+/// The number of a socket that holds chunks in its rings; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Borrower(u16);
 
@@ -74,7 +74,7 @@ pub enum BindMode {
 }
 
 impl Pool {
-    /// A pool of `frames` chunks (1 ..= 2²⁴) of `chunk` bytes (2048 or 4096).
+    /// Makes a pool of `frames` chunks (1 ..= 2²⁴) of `chunk` bytes (2048 or 4096).
     ///
     /// # Errors
     /// A size is out of bounds, or there is no memory.
@@ -100,7 +100,7 @@ impl Pool {
         Ok(Self { region, start, chunk, frames, free, is_free, lent_to })
     }
 
-    /// The pool's memory, for opening ports on another thread.
+    /// Returns the pool's memory, for opening ports on another thread.
     #[must_use]
     pub const fn region(&self) -> &Region {
         &self.region
@@ -112,7 +112,8 @@ impl Pool {
     }
 
     /// Takes a free chunk, as a frame of `len` bytes behind the usual headroom; `None` if all
-    /// chunks are in use, or a chunk is too short. The bytes are left over from an earlier frame.
+    /// chunks are in use, or the frame does not fit a chunk. The bytes are left over from an
+    /// earlier frame.
     pub fn frame(&mut self, len: u16) -> Option<Frame> {
         if u32::from(len) > self.frame_max() {
             return None;
@@ -121,7 +122,7 @@ impl Pool {
         Some(Frame { id, offset: HEADROOM, len })
     }
 
-    /// A new frame with a copy of `bytes`; `None` as for [`Self::frame`].
+    /// Copies `bytes` into a new frame; `None` as for [`Self::frame`].
     pub fn copy_in(&mut self, bytes: &[u8]) -> Option<Frame> {
         let len = u16::try_from(bytes.len()).ok()?;
         let frame = self.frame(len)?;
@@ -129,24 +130,26 @@ impl Pool {
         Some(frame)
     }
 
-    /// Chunks that nobody holds.
+    /// Returns the number of chunks that nobody holds.
     #[must_use]
     pub fn free_frames(&self) -> usize {
         self.free.len()
     }
 
-    /// The longest frame that a port can receive or a caller can make, in bytes.
+    /// Returns the length of the longest frame that a port can receive or a caller can make, in
+    /// bytes.
     #[must_use]
     pub fn frame_max(&self) -> u32 {
         self.chunk - u32::from(HEADROOM)
     }
 
-    /// The address of a frame as AF_XDP descriptors state it: its distance from the pool's start.
+    /// Returns the address of a frame as AF_XDP descriptors state it: its distance from the pool's
+    /// start.
     pub(crate) fn address(&self, frame: Frame) -> u64 {
         u64::from(frame.id) * u64::from(self.chunk) + u64::from(frame.offset)
     }
 
-    /// The frame at a descriptor's address.
+    /// Returns the frame at a descriptor's address; `None` if it does not lie in one chunk.
     fn frame_at(&self, address: u64, len: u32) -> Option<Frame> {
         let chunk = u64::from(self.chunk);
         let id = u32::try_from(address / chunk).ok().filter(|id| *id < self.frames)?;
@@ -174,7 +177,7 @@ impl Pool {
         Some(frame)
     }
 
-    /// Frees all that a closed socket held.
+    /// Frees all chunks that a closed socket held.
     pub(crate) fn forget(&mut self, borrower: Borrower) {
         for id in 0..self.frames {
             if self.lent_to[id as usize] == borrower.0 {
@@ -185,7 +188,7 @@ impl Pool {
         self.region.registry().idle.push(borrower);
     }
 
-    /// The word of four bytes just before a frame, cleared as it is read; `None` without room.
+    /// Returns the four bytes just before a frame as a word, and clears them; `None` without room.
     pub(crate) fn take_word_before(&mut self, frame: Frame) -> Option<u32> {
         let offset = frame.offset.checked_sub(4)?;
         let word = self.data(Frame { offset, len: 4, ..frame });
@@ -196,23 +199,24 @@ impl Pool {
 }
 
 impl Region {
-    /// The longest frame that a port can receive, in bytes.
+    /// Returns the length of the longest frame that a port can receive, in bytes.
     pub(crate) fn frame_max(&self) -> u32 {
         self.chunk - u32::from(HEADROOM)
     }
 
-    /// Chunks of the pool.
+    /// Returns the number of chunks of the pool.
     #[must_use]
     pub fn frames(&self) -> u32 {
         u32::try_from(self.memory.len() / self.chunk as usize).unwrap_or(u32::MAX)
     }
 
-    /// Address, length and bytes of a chunk.
+    /// Returns the address and the length of the memory, and the bytes of a chunk.
     pub(crate) fn extent(&self) -> (*mut u8, usize, u32) {
         (self.memory.start(), self.memory.len(), self.chunk)
     }
 
-    /// A live socket that has this memory registered for that mode; others share through it.
+    /// Returns a live socket that has this memory registered for that mode; other sockets share its
+    /// registration.
     pub(crate) fn anchor(&self, mode: BindMode) -> Option<Arc<OwnedFd>> {
         let mut registry = self.registry();
         registry.anchors.retain(|(_, socket)| socket.strong_count() > 0);
@@ -220,12 +224,12 @@ impl Region {
     }
 
     /// Adds a socket that is bound to the memory as an anchor, even one that shares another's
-    /// registration: so the memory stays registered once, whichever port closes first.
+    /// registration. The memory thus stays registered once, whichever port closes first.
     pub(crate) fn add_anchor(&self, mode: BindMode, socket: &Arc<OwnedFd>) {
         self.registry().anchors.push((mode, Arc::downgrade(socket)));
     }
 
-    /// A number for a socket that will hold chunks; `None` while 65 535 sockets have one.
+    /// Returns a number for a socket that will hold chunks; `None` while 65 535 sockets have one.
     pub(crate) fn new_borrower(&self) -> Option<Borrower> {
         let mut registry = self.registry();
         if let Some(idle) = registry.idle.pop() {

@@ -18,7 +18,7 @@ use crate::pool::Pool;
 /// frames, then [`Self::flush`] once for the whole batch.** The port owns a transmitted frame: it
 /// sends frames in order and frees each chunk afterwards.
 pub trait FramePort {
-    /// The name of the device or file.
+    /// Returns the name of the device or file.
     fn name(&self) -> &str;
 
     /// Appends up to `max` received frames to `out`, never beyond its capacity. Returns how many.
@@ -40,7 +40,7 @@ pub trait FramePort {
     /// The device is down or gone; the frames stay queued.
     fn flush(&mut self, pool: &mut Pool) -> io::Result<usize>;
 
-    /// Queued frames that the device has not taken.
+    /// Returns the number of queued frames that the device has not taken.
     fn pending(&mut self) -> usize;
 
     /// Returns whether the device must have a queueing discipline (`tc qdisc add dev DEV root
@@ -49,14 +49,14 @@ pub trait FramePort {
         false
     }
 
-    /// Bounds the bytes that may be handed to the device and not yet be known to be sent; they are
-    /// exceeded by less than a frame. A port that learns nothing of that ignores the bound, and
-    /// returns false.
+    /// Bounds the bytes that are handed to the device and not yet known to be sent. With frames of
+    /// up to 1518 bytes, the bound is exceeded by less than a frame. A port that does not learn
+    /// when frames are sent ignores the bound, and returns false.
     fn bound_outstanding(&mut self, _bytes: Option<u64>) -> bool {
         false
     }
 
-    /// Counters since the port was opened. Makes no system call that takes long.
+    /// Returns the counters since the port was opened. Makes no system call that takes long.
     fn statistics(&mut self) -> PortStatistics;
 }
 

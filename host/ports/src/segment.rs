@@ -137,7 +137,7 @@ impl Layout {
         (self.end - self.payload).div_ceil(self.gso_size)
     }
 
-    /// The length of the longest segment, as a frame.
+    /// Returns the length of the longest segment, as a frame.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.payload + self.gso_size.min(self.end - self.payload)
@@ -145,14 +145,14 @@ impl Layout {
 }
 
 impl<'a> Segments<'a> {
-    /// The segments of a super-frame whose layout was read from the same bytes; `None` if the
-    /// bytes are fewer than they were then.
+    /// Returns the segments of a super-frame whose layout was read from the same bytes; `None` if
+    /// there are fewer bytes now.
     #[must_use]
     pub fn new(frame: &'a [u8], layout: Layout) -> Option<Self> {
         (frame.len() >= layout.end).then_some(Self { frame, layout })
     }
 
-    /// The length of segment `index` as a frame; 0 for one that does not exist.
+    /// Returns the length of segment `index` as a frame; 0 for one that does not exist.
     #[must_use]
     pub fn length(&self, index: usize) -> usize {
         let part = self.part(index);
@@ -204,7 +204,7 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// The checksum over pseudo-header, header and payload.
+    /// Writes the checksum over pseudo-header, header and payload.
     fn finish(&self, out: &mut [u8]) {
         let Layout { ip, version, transport, tcp, .. } = self.layout;
         let addresses = if version == 4 { ip + 12..ip + 20 } else { ip + 8..ip + 40 };
@@ -250,7 +250,8 @@ fn put(bytes: &mut [u8], at: usize, value: usize) {
     bytes[at + 1] = low;
 }
 
-/// The sum of 16-bit words in network order, an odd byte padded with zero (RFC 1071 §4.1).
+/// Returns the sum of the bytes as 32-bit words in network order, padded with zeros. Folded, it
+/// equals the sum of 16-bit words (RFC 1071 §2 and §4.1).
 fn sum(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(4);
     let mut sum: u64 = 0;
@@ -262,7 +263,7 @@ fn sum(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_be_bytes(last))
 }
 
-/// The one's-complement sum in 16 bits.
+/// Folds a one's-complement sum into 16 bits.
 fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -295,7 +296,7 @@ const ETHERTYPE_VLAN: u16 = 0x8100;
 mod tests {
     use super::*;
 
-    /// A super-frame with a payload of 0, 1, 2, … and the header that belongs to it.
+    /// Returns a super-frame with a payload of 0, 1, 2, … and the header that belongs to it.
     fn super_frame(version: u8, tcp: bool, tag: bool, payload: usize) -> (Vec<u8>, VnetHeader) {
         let mut frame = vec![2; 12];
         if tag {
@@ -342,7 +343,7 @@ mod tests {
         (frame, header)
     }
 
-    /// The receiver's check (RFC 1071 §1): everything with its checksum sums up to all ones.
+    /// Does the receiver's check (RFC 1071 §1): all bytes with their checksum sum up to all ones.
     fn sums_up(frame: &[u8]) -> bool {
         let ip = ip_offset(frame).unwrap();
         let (addresses, transport, protocol) = if frame[ip] >> 4 == 4 {
@@ -358,8 +359,8 @@ mod tests {
         fold(pseudo + sum(&frame[transport..])) == 0xffff
     }
 
-    /// Goal: an IPv4 packet of 40 bytes, headers without payload, has padding behind it and no
-    /// payload; only the length 0 says that all of the frame is the packet.
+    /// Goal: bytes beyond the length in the IP header are padding; only the length 0 means that the
+    /// packet is the whole frame.
     #[test]
     fn the_length_that_means_the_whole_frame_is_zero() {
         let (mut frame, header) = super_frame(4, true, false, 3000);
@@ -450,7 +451,7 @@ mod tests {
         assert_eq!(outside.complete(&mut frame), Err(Malformed));
     }
 
-    /// Every cut of a super-frame, and headers that lie, are refused or segmented, never a panic.
+    /// Goal: truncated super-frames and false headers are refused or segmented, without a panic.
     #[test]
     fn nonsense_is_refused() {
         let (frame, header) = super_frame(6, true, true, 3000);

@@ -6,7 +6,7 @@ use std::{io, mem, ptr};
 
 use weir_units::Instant;
 
-/// The time of `CLOCK_MONOTONIC`, the origin of every [`Instant`] outside the pure crates.
+/// Returns the time of `CLOCK_MONOTONIC`, the clock of every [`Instant`] outside the pure crates.
 #[must_use]
 pub fn now() -> Instant {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -17,7 +17,7 @@ pub fn now() -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }
 
-/// Nanoseconds since 1970, for time stamps in files.
+/// Returns the nanoseconds since 1970, for time stamps in files.
 pub(crate) fn wall_clock_nanos() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -60,7 +60,7 @@ pub(crate) fn bind<T: Copy>(socket: BorrowedFd<'_>, address: &T) -> io::Result<(
     check(result)
 }
 
-/// The empty send that tells the kernel to look at a transmit ring.
+/// Sends nothing, which tells the kernel to look at a transmit ring.
 pub(crate) fn send_nothing(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no buffer and no address are passed.
     let sent = unsafe {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A port that is the user's side of a TAP device: what the kernel sends to the device is read
-//! here, what is written here the kernel receives from it.
+//! A port that is the user's side of a TAP device: it reads what the kernel sends to the device,
+//! and the kernel receives from the device what the port writes.
 //!
-//! The device lives as long as the port, unless it existed before. It drops what nobody reads: its
-//! senders are not held back.
+//! The device lives as long as the port, unless it existed before. It drops frames that are not
+//! read in time; their senders are not held back.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -47,7 +47,7 @@ pub struct TapConfig {
 }
 
 impl TapConfig {
-    /// The usual settings for a device.
+    /// Returns the usual settings for a device.
     #[must_use]
     pub fn new(device: &str) -> Self {
         Self { device: device.to_owned(), offloads: true, transmit_limit: 256 }
@@ -110,13 +110,13 @@ impl TapPort {
         &self.properties
     }
 
-    /// The descriptor, for a poll.
+    /// Returns the descriptor, for a poll.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Reads one message; false if there is none, or no chunk for it.
+    /// Reads one message. Returns false if there is none, or no chunk for it.
     fn read(&mut self, pool: &mut Pool, out: &mut Vec<Frame>) -> bool {
         let room = pool.frame_max() as usize;
         let Some(frame) = pool.frame(u16::try_from(room).unwrap_or(u16::MAX)) else {
@@ -193,8 +193,8 @@ impl FramePort for TapPort {
         self.outbox.frames().len()
     }
 
-    /// `receive_ring_full` is what the kernel wanted to send while the device's queue was full,
-    /// which the device counts as dropped on transmission.
+    /// Returns the counters. `receive_ring_full` counts the frames that the kernel wanted to send
+    /// while the device's queue was full; the device counts them as dropped on transmission.
     fn statistics(&mut self) -> PortStatistics {
         PortStatistics {
             receive_dropped: self.intake.dropped(),

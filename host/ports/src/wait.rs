@@ -58,7 +58,7 @@ pub struct RestQuota {
 pub struct Waiter {
     epoll: OwnedFd,
     idle: WaitMode,
-    /// The first wait since the last packet.
+    /// The instant of the first wait since the last packet.
     idle_since: Option<Instant>,
     /// The time for which the waiter stays awake after a packet at present; at most `linger`.
     awake: Nanos,
@@ -76,8 +76,8 @@ struct RestState {
 }
 
 impl Waiter {
-    /// A waiter for the calling thread. It sets the slack of the thread's timers to 1 ns, the least
-    /// (50 µs is usual).
+    /// Returns a waiter for the calling thread. Sets the slack of the thread's timers to 1 ns, the
+    /// least (50 µs is usual).
     ///
     /// # Errors
     /// The kernel is out of descriptors.

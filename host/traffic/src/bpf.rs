@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Loading the two programs, and their maps as arrays of 64-bit words.
+//! Loads BPF programs, and reads and writes their maps as arrays of 64-bit words.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use weir_platform::program::load_object;
@@ -47,14 +47,14 @@ fn open(
     Ok(object)
 }
 
-/// A map of `object`.
+/// Returns a map of `object`.
 pub(super) fn map(object: &Object, name: &str) -> Result<MapHandle, TrafficError> {
     let map = object.maps().find(|map| map.name() == name);
     let map = map.ok_or_else(|| TrafficError::Device(format!("BPF map {name} is missing")))?;
     MapHandle::try_from(&map).map_err(|error| TrafficError::bpf(format!("open {name}"), error))
 }
 
-/// The words of an entry of an array map.
+/// Reads the words of an entry of an array map.
 pub(super) fn read(map: &MapHandle, index: u32, flags: MapFlags) -> Result<Vec<u64>, TrafficError> {
     let failed = |error| TrafficError::bpf("read a BPF map", error);
     let value = map.lookup(&index.to_ne_bytes(), flags).map_err(failed)?;
@@ -67,7 +67,7 @@ pub(super) fn write(map: &MapHandle, index: u32, words: &[u64]) -> Result<(), Tr
         .map_err(|error| TrafficError::bpf("write a BPF map", error))
 }
 
-/// Bytes as words; an incomplete last word is left out.
+/// Converts bytes to words; an incomplete last word is left out.
 pub(super) fn words_of(bytes: &[u8]) -> Vec<u64> {
     let (words, _) = bytes.as_chunks::<8>();
     words.iter().map(|word| u64::from_ne_bytes(*word)).collect()

@@ -141,7 +141,7 @@ impl Problems {
             self.0.push(format!("{key}: {text}"));
         }
         let least = if stream.source.is_ipv6() { UDP6_MIN } else { UDP4_MIN };
-        // The program writes one of them at most.
+        // The program writes at most one of them.
         if stream.vlan.is_some() && stream.pih.is_some() {
             self.0.push(format!("{key}: vlan and pih are there; at most one can be"));
         }
@@ -190,14 +190,15 @@ impl Problems {
     }
 }
 
-/// Streams, sources: what the maps of the programs have room for.
+/// The most streams, and the most sources, that the maps of the programs have room for.
 const STREAMS_MAX: u16 = 1_024;
 const DEVICES_MAX: usize = 64;
 const SIZES_MAX: usize = 16;
-/// 96 MB of records.
+/// The most records: 128 MB.
 const RECORDS_MAX: u32 = 4_000_000;
 const SOCKETS_MAX: usize = 64;
-/// Files that a process may have open are bounded too; the error of the system names that bound.
+/// The most connections. The system may bound a process's open files earlier; its error names that
+/// bound.
 const CONNECTIONS_MAX: u32 = 10_000;
 /// 14 Ethernet + 20 IPv4 + 8 UDP + 18 header.
 const UDP4_MIN: u16 = 60;
@@ -210,12 +211,12 @@ const SOCKET_FRAME_MAX: u16 = 9_230;
 const XDP_FRAME_MAX: u16 = 3_300;
 /// The largest sequence number of the header.
 const COUNT_MAX: u64 = (1 << 40) - 1;
-/// With more the due time's arithmetic has no meaning: 1 ns a packet.
+/// A packet in each nanosecond: due times are in whole nanoseconds.
 const PPS_MAX: u64 = 1_000_000_000;
 const BPS_MAX: u64 = 1_000_000_000_000;
 /// A week.
 const DURATION_MS_MAX: u64 = 7 * 24 * 3_600_000;
-/// The size of the kernel's set of processors as glibc knows it.
+/// The last processor that glibc's set of processors has room for.
 const CPU_MAX: usize = 1_023;
 
 #[cfg(test)]

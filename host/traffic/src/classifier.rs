@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The cost of telling whose frame it is in the kernel: `bpf/classifier.bpf.c`, run with live
-//! frames.
+//! The cost of classifying a frame by its owner in the kernel: `bpf/classifier.bpf.c`, run with
+//! live frames.
 
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::TrafficError;
 
-/// A way to tell whose frame it is.
+/// A way to classify a frame by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassifierWay {
     /// Not at all: frames are counted.
@@ -62,8 +62,9 @@ impl ClassifierTrial {
         Ok(Self { object })
     }
 
-    /// Runs a program on so many frames. Returns the time that this took of the calling thread's
-    /// processor, in seconds a frame, and how many frames the program has counted in its life.
+    /// Runs a program on this number of frames. Returns the processor time of the calling thread
+    /// for each frame, in seconds, and how many frames the programs have counted since they were
+    /// loaded.
     ///
     /// # Errors
     /// The kernel is older than 5.18, or the program is missing.

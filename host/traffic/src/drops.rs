@@ -16,8 +16,8 @@ use super::thread::run_inside;
 /// Counts the generator's frames that one device drops, for as long as it exists.
 pub(super) struct DropMeter {
     drops: MapHandle,
-    /// The device has no ring of its own: the frames go straight into that of its peer, which is
-    /// the device under test.
+    /// True if the device has no ring of its own: the frames go straight into that of its peer, the
+    /// device under test.
     is_peers_ring: bool,
     // The program is detached when these are dropped.
     _links: Vec<Link>,
@@ -25,7 +25,7 @@ pub(super) struct DropMeter {
 }
 
 impl DropMeter {
-    /// Starts to count. Fails without root, or on a kernel without its own type information.
+    /// Starts to count. Fails without root, or on a kernel without BTF, its own type information.
     pub(super) fn start(netns: Option<&str>, device: &str) -> Result<Self, TrafficError> {
         let run = RunSpec { netns: netns.map(ToOwned::to_owned), ..RunSpec::default() };
         // Devices of several namespaces may have one index.
@@ -44,7 +44,7 @@ impl DropMeter {
         Ok(Self { drops, is_peers_ring, _links: links, _object: object })
     }
 
-    /// Says whether what is dropped found no room in the device under test, not in the tester.
+    /// Returns true if dropped frames found no room in the device under test, not in the tester.
     pub(super) const fn is_peers_ring(&self) -> bool {
         self.is_peers_ring
     }

@@ -29,7 +29,7 @@ pub(super) fn headers(stream: &XdpStream, source_mac: Mac) -> [u8; HEADERS_BYTES
     }
     bytes.extend(stream.source_port.to_be_bytes());
     bytes.extend(stream.destination_port.to_be_bytes());
-    // Length and checksum later.
+    // The program fills in length and checksum.
     bytes.extend([0; 4]);
     let mut padded = [0; HEADERS_BYTES];
     padded[..bytes.len()].copy_from_slice(&bytes);
@@ -53,7 +53,7 @@ impl XdpStream {
     }
 }
 
-/// The bytes of a tag; none without one.
+/// Returns the bytes of a tag; none without one.
 pub(super) fn tag_of(tag: Option<FrameTag>) -> Vec<u8> {
     let with = |kind: u16, number: &[u8]| [&kind.to_be_bytes(), number].concat();
     match tag {
@@ -77,9 +77,9 @@ pub(super) const fn tag_bytes(stream: &XdpStream) -> u16 {
     }
 }
 
-/// The constant part of the checksum that the program completes: for IPv4 that of the IP header
-/// without total length, for IPv6 that of UDP without lengths, source port and what the payload
-/// says behind the magic.
+/// Returns the constant part of the checksum that the program completes: for IPv4 that of the IP
+/// header without total length, for IPv6 that of UDP without lengths, source port and the payload
+/// after the magic.
 pub(super) fn partial_sum(stream: &XdpStream) -> u64 {
     match (stream.source, stream.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => words(&ipv4_header(source, destination)),
@@ -91,7 +91,7 @@ pub(super) fn partial_sum(stream: &XdpStream) -> u64 {
     }
 }
 
-/// Don't fragment, TTL 64, UDP; total length and checksum zero.
+/// Makes an IPv4 header: don't fragment, TTL 64, UDP; total length and checksum zero.
 fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
     let mut header = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, UDP, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     header[12..16].copy_from_slice(&source.octets());
@@ -99,7 +99,8 @@ fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
     header
 }
 
-/// Hop limit 64, UDP; payload length zero. The flow label is no part of UDP's checksum.
+/// Makes an IPv6 header: hop limit 64, UDP; payload length zero. The flow label is not part of
+/// UDP's checksum.
 fn ipv6_header(source: Ipv6Addr, destination: Ipv6Addr, flow_label: u32) -> [u8; 40] {
     let mut header = [0; 40];
     header[..4].copy_from_slice(&(IPV6_VERSION | flow_label).to_be_bytes());
@@ -109,7 +110,7 @@ fn ipv6_header(source: Ipv6Addr, destination: Ipv6Addr, flow_label: u32) -> [u8;
     header
 }
 
-/// The address itself, or as IPv6 knows one of IPv4: the checks refuse to mix them.
+/// Returns an IPv6 address; an IPv4 address, which the checks refuse here, as a mapped one.
 const fn ipv6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V6(address) => address,
@@ -117,7 +118,7 @@ const fn ipv6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The sum of 16-bit words.
+/// Sums 16-bit words.
 fn words(bytes: &[u8]) -> u64 {
     let (words, _) = bytes.as_chunks::<2>();
     words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum()

@@ -188,7 +188,7 @@ impl Generator {
         Ok(())
     }
 
-    /// A stream that was late when the run ended gave up what it would have caught up with.
+    /// Adds the lateness of streams that were late when the run ended: they no longer catch up.
     fn add_final_lateness(
         &self,
         xdp: &XdpSend,
@@ -213,7 +213,7 @@ struct LiveRun {
 
 impl LiveRun {
     fn start(object: &Object, frame_bytes: u16) -> Result<Self, TrafficError> {
-        // The handler does nothing: the signal is there to end the system call.
+        // The handler does nothing, since the signal only has to end the system call.
         handle(libc::SIGURG, ignore)?;
         let program = program(object)?;
         let fd = program
@@ -231,7 +231,7 @@ impl LiveRun {
     /// Ends the run and returns its error if it had one.
     fn stop(&mut self) -> Result<(), TrafficError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        // More than once, because the first signal may come before the system call does.
+        // Repeat the signal, because the first one may come before the system call begins.
         while !thread.is_finished() {
             // SAFETY: the thread is not joined yet, so its id is valid.
             unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGURG) };
@@ -241,7 +241,7 @@ impl LiveRun {
     }
 }
 
-/// An error on the way must not leave a processor busy for ever.
+/// Stops the run on errors, too, which must not leave a processor busy for ever.
 impl Drop for LiveRun {
     fn drop(&mut self) {
         let _ = self.stop();
@@ -338,7 +338,7 @@ const WORD_DUE: usize = 11 + SIZES + 5 + frame::HEADERS_BYTES / 8;
 const WORD_PACKETS: usize = WORD_DUE + 2;
 /// `enum netdev_xdp_act` in `linux/netdev.h`: takes frames through `ndo_xdp_xmit`.
 const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;
-/// Frames that the kernel hands to the program before it flushes what they became.
+/// Frames that the kernel runs the program on before it flushes the frames to be sent.
 const BATCH: u32 = 64;
 const WARM_UP_NS: u64 = 20_000_000;
 const STOP_RETRY_NS: u64 = 1_000_000;

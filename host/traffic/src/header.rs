@@ -26,7 +26,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header at the start of `payload`; `None` if there is none of this version.
+    /// Reads the header at the start of `payload`; `None` if there is none of this version.
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = payload.first_chunk()?;
         let (magic, rest) = bytes.split_first_chunk::<4>()?;
@@ -41,7 +41,7 @@ impl Header {
         Some(Self { stream, sequence: order >> 16 & SEQUENCE_MASK, time_ns })
     }
 
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub fn build(&self) -> [u8; HEADER_BYTES] {
         let order = VERSION << 56 | (self.sequence & SEQUENCE_MASK) << 16 | u64::from(self.stream);
         let mut bytes = [0; HEADER_BYTES];
@@ -52,8 +52,8 @@ impl Header {
         bytes
     }
 
-    /// The time on the way when it arrives at `now_ns` on the same clock, across one wrap of the
-    /// 48 bits; `None` if it was sent later than that.
+    /// Returns the delay of a packet that arrives at `now_ns` on the same clock, also across a wrap
+    /// of the 48 bits; `None` if its time stamp is later than `now_ns`.
     pub fn delay_ns(&self, now_ns: u64) -> Option<u64> {
         let delay = now_ns.wrapping_sub(self.time_ns) & TIME_MASK;
         (delay <= TIME_MASK / 2).then_some(delay)

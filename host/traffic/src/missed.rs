@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames that reached the receiving device and found no room in its ring. The device under test
-//! forwarded them: their loss is the tester's own.
+//! forwarded them, so the tester lost them.
 
 use serde::Deserialize;
 use weir_platform::inspect;
@@ -8,11 +8,11 @@ use weir_platform::run::{Command, Host, json};
 
 use super::error::TrafficError;
 
-/// Reads what a receiving device misses.
+/// Counts the frames that a receiving device misses.
 pub(super) struct MissedFrames {
     netns: Option<String>,
     device: String,
-    /// A virtual device has no ring of its own hardware, and does not count.
+    /// True if the device has a hardware ring. A virtual device has none and misses no frames.
     counts: bool,
 }
 
@@ -38,7 +38,7 @@ struct ReceiveErrors {
 }
 
 impl ReceiveErrors {
-    /// Some drivers count one missed frame in several of them.
+    /// Returns the missed frames. Some drivers count one frame in several of these counters.
     fn missed(&self) -> u64 {
         self.missed_errors.max(self.fifo_errors).max(self.over_errors)
     }
@@ -51,7 +51,7 @@ impl MissedFrames {
         Ok(Self { netns: netns.map(ToOwned::to_owned), device: device.to_owned(), counts })
     }
 
-    /// Frames that the device has missed since it exists.
+    /// Returns the number of frames that the device has missed since it exists.
     pub(super) fn total(&self) -> Result<u64, TrafficError> {
         if !self.counts {
             return Ok(0);

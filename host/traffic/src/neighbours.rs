@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Answers for the test addresses: a router as a device under test asks who has them, by ARP (RFC
-//! 826) and by neighbour discovery (RFC 4861), and drops what it was sent until somebody answers.
-//! The addresses are of no host, so the tester answers, with the address of its own device.
+//! Answers for the test addresses: a router as a device under test resolves them by ARP (RFC 826)
+//! and neighbour discovery (RFC 4861), and drops packets until somebody answers. No host has these
+//! addresses, so the tester answers with the address of its own device.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,8 +29,8 @@ pub(super) struct NeighbourAnswers {
 }
 
 impl NeighbourAnswers {
-    /// Begins to answer for `address` at a device, or for the usual addresses: `which` is 0 for
-    /// the source's, 1 for the destination's.
+    /// Begins to answer for `address` at a device. Without one it answers for the usual addresses:
+    /// those of sources if `which` is 0, those of destinations if it is 1.
     pub(super) fn at(
         netns: Option<&str>,
         device: &str,
@@ -67,7 +67,7 @@ impl NeighbourAnswers {
         let is_over = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                // Without answers a router forwards nothing, which the trials show.
+                // Without answers a router forwards nothing, and the trials show that.
                 if serve(&sockets, mac, &addresses).is_err() {
                     thread::sleep(std::time::Duration::from_nanos(LOOK_NS));
                 }
@@ -86,7 +86,7 @@ impl Drop for NeighbourAnswers {
     }
 }
 
-/// Source and destination of the packets, where none are asked for.
+/// Returns the default source and destination of packets.
 pub(super) fn usual_addresses(ip: IpVersion) -> [IpAddr; 2] {
     match ip {
         IpVersion::V4 => ADDRESSES_V4.map(IpAddr::V4),
@@ -94,7 +94,7 @@ pub(super) fn usual_addresses(ip: IpVersion) -> [IpAddr; 2] {
     }
 }
 
-/// Answers what comes within [`LOOK_NS`].
+/// Waits up to [`LOOK_NS`] for requests, and answers them.
 fn serve(sockets: &[OwnedFd; 2], mac: Mac, addresses: &[IpAddr]) -> io::Result<()> {
     let mut ready = sockets.each_ref().map(|socket| PollFd::new(socket, PollFlags::IN));
     poll(&mut ready, Some(&timespec(LOOK_NS)))?;
@@ -110,7 +110,7 @@ fn serve(sockets: &[OwnedFd; 2], mac: Mac, addresses: &[IpAddr]) -> io::Result<(
     Ok(())
 }
 
-/// The reply to a frame that asks for one of `addresses`; `None` to any other.
+/// Returns the reply to a frame that asks for one of `addresses`; `None` for any other frame.
 fn answer(frame: &[u8], mac: Mac, addresses: &[IpAddr]) -> Option<Vec<u8>> {
     match frame.get(12..14)? {
         [0x08, 0x06] => arp_reply(frame.get(14..42)?, mac, addresses),
@@ -119,7 +119,7 @@ fn answer(frame: &[u8], mac: Mac, addresses: &[IpAddr]) -> Option<Vec<u8>> {
     }
 }
 
-/// `request`: without the Ethernet header.
+/// Returns the reply to an ARP request, which comes without its Ethernet header.
 fn arp_reply(request: &[u8], mac: Mac, addresses: &[IpAddr]) -> Option<Vec<u8>> {
     let target: [u8; 4] = request.get(24..28)?.try_into().ok()?;
     let sender = request.get(8..18)?;
@@ -134,7 +134,7 @@ fn arp_reply(request: &[u8], mac: Mac, addresses: &[IpAddr]) -> Option<Vec<u8>> 
     Some(reply)
 }
 
-/// The answer to a neighbour solicitation, with the target's link-layer address.
+/// Returns the answer to a neighbour solicitation, with the target's link-layer address.
 fn advertisement(frame: &[u8], mac: Mac, addresses: &[IpAddr]) -> Option<Vec<u8>> {
     let address = |at: usize| <[u8; 16]>::try_from(frame.get(at..at + 16)?).ok();
     let (source, target) = (address(IPV6 + 8)?, address(ICMP + 8)?);
@@ -158,7 +158,7 @@ fn advertisement(frame: &[u8], mac: Mac, addresses: &[IpAddr]) -> Option<Vec<u8>
     Some(reply)
 }
 
-/// The checksum of RFC 1071 of an even number of bytes.
+/// Returns the checksum of RFC 1071 of an even number of bytes.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(pair[1]));
     let mut sum: u64 = words.sum();
@@ -177,7 +177,7 @@ const ETH_IPV6: u16 = 0x86dd;
 /// Ethernet, IPv4, lengths 6 and 4, and the operation.
 const ARP_REQUEST: [u8; 8] = [0, 1, 8, 0, 6, 4, 0, 1];
 const ARP_REPLY: [u8; 8] = [0, 1, 8, 0, 6, 4, 0, 2];
-/// Offset of the headers.
+/// Offsets of the headers.
 const IPV6: usize = 14;
 const ICMP: usize = IPV6 + 40;
 const ICMPV6: u8 = 58;
@@ -188,11 +188,11 @@ const SOLICITED_OVERRIDE: u8 = 0x60;
 const TARGET_LINK: u8 = 2;
 /// The smallest frame, without FCS.
 const FRAME_MIN: usize = 60;
-/// Bytes of a question that are read; the rest is of no interest.
+/// Bytes that are read of a request; the rest does not matter.
 const FRAME_MAX: usize = 128;
 /// Frames that one socket is read for before the other.
 const BATCH: usize = 64;
-/// The longest time between two looks at the end.
+/// The longest time between two looks at the flag that ends the thread.
 const LOOK_NS: u64 = 100_000_000;
 
 #[cfg(test)]

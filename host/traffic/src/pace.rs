@@ -34,7 +34,7 @@ impl Pace {
     /// Checks that a packet is due.
     ///
     /// # Errors
-    /// The instant at which one is.
+    /// No packet is due yet; the error is the instant at which one will be.
     pub(super) fn ready(&self, now_ns: u64) -> Result<(), u64> {
         let Some(clock) = &self.clock else { return Ok(()) };
         clock.ready(Instant::from_nanos(now_ns)).map_err(Instant::as_nanos)
@@ -95,7 +95,8 @@ impl Sizes {
     }
 }
 
-/// The default of the generator too: a shared machine may take a processor away for that long.
+/// The most lateness that is caught up with, which is the generator's default, too. A shared
+/// machine may take a processor away for that long.
 const CATCH_UP: Nanos = Nanos::from_millis(20);
 /// Not zero, and always the same, so that a run can be repeated.
 const RANDOM_SEED: u64 = 0x9e37_79b9_7f4a_7c15;

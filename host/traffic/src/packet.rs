@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frames as they are given, byte by byte, through a packet socket (packet(7)): for what no
+//! Sends frames byte by byte as given, through a packet socket (packet(7)): for frames that no
 //! well-behaved sender sends.
 
 use std::io;
@@ -35,7 +35,7 @@ pub(super) fn send_here<F: AsRef<[u8]>>(device: &str, frames: &[F]) -> Result<us
 /// `protocol`, or nothing.
 pub(super) fn open(device: &str, protocol: u16) -> io::Result<OwnedFd> {
     let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
-    // It receives from when it is bound, so nothing of another device.
+    // Without a protocol it receives nothing until it is bound, so no frames of other devices.
     let socket = socket_with(family, SocketType::RAW, flags, None)?;
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A train of pings: small datagrams at even times, which whoever gets them sends back.
+//! A train of pings: small datagrams at even intervals, which their receiver sends back.
 //!
-//! Each carries its number and the time at which it was sent, and the kernel stamps its answer. A
-//! round trip is thus that of the network and of who answers: neither is the sender's waking up too
-//! late in it, nor its reading too late.
+//! Each carries its number and the time at which it was sent, and the kernel stamps the answer when
+//! it arrives. So a round trip consists of the network and the receiver only: a sender that wakes
+//! up late or reads late does not change it.
 //!
-//! Source: RFC 862 (*Echo Protocol*), by UDP, since the echo of ICMP is answered by the kernel and
-//! not by the machine that is asked.
+//! Source: RFC 862 (*Echo Protocol*), over UDP: the kernel answers ICMP echo requests by itself, so
+//! they would not measure the program that is asked.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

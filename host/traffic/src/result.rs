@@ -25,7 +25,7 @@ pub struct ReceiveResult {
     pub spec: ReceiveSpec,
     /// The time of the run.
     pub span: Span,
-    /// `native`, `generic` or `sockets`.
+    /// `native`, `generic` or `sockets`; `virtual time` in a simulation.
     pub mode: String,
     /// Each stream of which a packet arrived, by number.
     pub streams: Vec<Received>,
@@ -68,7 +68,7 @@ pub struct Sent {
     pub series: Cells,
 }
 
-/// Packets and bytes of all streams together.
+/// Sums the packets and the bytes of all streams.
 pub(super) fn totals(streams: &[Sent]) -> (u64, u64) {
     let sum = |of: fn(&Sent) -> u64| streams.iter().map(of).sum();
     (sum(|sent| sent.packets), sum(|sent| sent.bytes))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The rings of time cells that the programs count in (`bpf/traffic.h`), collected into a series.
+//! Collects the rings of time cells in which the programs count (`bpf/traffic.h`) into a series.
 
 use weir_result::Cells;
 
-/// Copies the cells of a ring into a series. A cell is written again whole, so that it does not
+/// Copies the cells of a ring into a series. A cell is overwritten as a whole, so it does not
 /// matter how often a ring is collected.
 pub(super) fn collect(words: &[u64], series: &mut Cells) {
     let (cells, _) = words.as_chunks::<WORDS_PER_CELL>();
@@ -14,7 +14,7 @@ pub(super) fn collect(words: &[u64], series: &mut Cells) {
     }
 }
 
-/// Often enough that no cell comes round again before it was collected, four times over.
+/// Returns the interval of collection: a quarter of the time after which the ring reuses a cell.
 pub(super) const fn collect_interval_ns(cell_ns: u64) -> u64 {
     CELLS as u64 / 4 * cell_ns
 }

@@ -129,17 +129,17 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// The program, attached to a device.
+    /// Attaches the program to a device.
     pub(super) fn attach(&self, sink: &SinkSpec, device: u32) -> Result<SinkLink, TrafficError> {
         SinkLink::attach(&self.object, sink, device)
     }
 
-    /// The map of streams.
+    /// Returns the map of streams.
     pub(super) fn streams(&self) -> Result<MapHandle, TrafficError> {
         bpf::map(&self.object, "streams")
     }
 
-    /// The map of recorded arrivals.
+    /// Returns the map of recorded arrivals.
     pub(super) fn arrivals(&self) -> Result<MapHandle, TrafficError> {
         bpf::map(&self.object, "records")
     }
@@ -276,7 +276,7 @@ fn create_link(object: &Object, device: u32, flags: u32) -> std::io::Result<Owne
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Takes over what the program counted of a stream.
+/// Copies the program's counts of a stream.
 pub(super) fn collect_stream(words: &[u64], stream: &mut Received) {
     let Some(counts) = words.first_chunk::<WORD_WINDOW>() else { return };
     let [_, packets, bytes, first, next, lost, reordered, duplicated, stale, rest @ ..] = *counts;
@@ -290,7 +290,7 @@ pub(super) fn collect_stream(words: &[u64], stream: &mut Received) {
     stream.delays = Delays { count, early, min_ns, max_ns, sum_ns, steps };
 }
 
-/// The address and VLAN of a key of the program's: address << 16 | VLAN.
+/// Returns the address and VLAN of a key of the program: address << 16 | VLAN.
 fn source_key(key: &[u8]) -> (Mac, Option<u16>) {
     let key = u64::from_ne_bytes(*key.first_chunk().unwrap_or(&[0; 8]));
     let [mac @ .., high, low] = key.to_be_bytes();

@@ -10,7 +10,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::thread::timespec;
 
-/// Packets that the kernel dropped because the socket's buffer was full; 0 if it does not say.
+/// Returns the packets that the kernel dropped because the socket's buffer was full; 0 if it does
+/// not tell.
 pub(super) fn dropped(socket: &impl AsFd) -> u64 {
     let mut memory = [0_u32; SK_MEMINFO_VARS];
     let mut length = libc::socklen_t::try_from(size_of_val(&memory)).unwrap_or(0);
@@ -27,7 +28,7 @@ pub(super) fn dropped(socket: &impl AsFd) -> u64 {
     memory.last().copied().map_or(0, u64::from)
 }
 
-/// Bytes that a TCP socket was given and that the other end has not acknowledged.
+/// Returns the bytes that were written to a TCP socket and not yet acknowledged by the other end.
 pub(super) fn unacknowledged(socket: &impl AsFd) -> u64 {
     let mut bytes: libc::c_int = 0;
     // SAFETY: TIOCOUTQ writes one int, which `bytes` is.
@@ -38,7 +39,7 @@ pub(super) fn unacknowledged(socket: &impl AsFd) -> u64 {
 /// Lets the process open as many files as the system allows it to.
 pub fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it may not, opening one file too many fails, and says so.
+    // If this is refused, opening one file too many fails with an error of its own.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -119,7 +120,7 @@ impl Epoll {
     pub(super) fn wait(&self, timeout_ns: u64) -> impl Iterator<Item = usize> + use<> {
         let mut events = [const { MaybeUninit::uninit() }; BATCH];
         let mut tokens = [0; BATCH];
-        // An error means that a signal came, which is as good as nothing ready.
+        // An error means that a signal came, which is the same as nothing being ready.
         let ready = epoll::wait(&self.0, &mut events, Some(&timespec(timeout_ns)));
         let ready = ready.map_or(&[][..], |(ready, _)| &*ready);
         let count = ready.len();
@@ -130,7 +131,7 @@ impl Epoll {
     }
 }
 
-/// Messages, or events, a system call.
+/// The most messages or events of one system call.
 pub(super) const BATCH: usize = 32;
 /// `SO_MEMINFO` and the number of its values, the last of which counts drops
 /// (`linux/sock_diag.h`).

@@ -162,7 +162,7 @@ impl Receiver {
 }
 
 fn read_udp(socket: &UdpSocket, overhead: usize, buffer: &mut [u8], counts: &mut Counts<'_>) {
-    // At most eight batches, so that the other sockets have their turn.
+    // Read at most eight batches, so that the other sockets have their turn.
     for _ in 0..8 {
         match socket::receive_batch(socket.as_fd(), buffer, DATAGRAM_BYTES) {
             Ok(lengths) => {

@@ -107,12 +107,12 @@ pub struct TcpBulk {
 pub struct XdpSend {
     /// The streams, 1 to 1024.
     pub streams: Vec<XdpStream>,
-    /// The most lateness that a stream makes up after it was kept from sending, in µs, at most
-    /// 10 s. Frames that are later than that are given up and counted.
+    /// The most lateness that a stream catches up with after it was kept from sending, in µs, at
+    /// most 10 s. Lateness beyond that is given up, and the time is counted.
     #[serde(default = "default_catch_up_us")]
     pub catch_up_us: u64,
-    /// Frames that share a reading of the clock, 1 to 64. With more than 1 frames cost less, and
-    /// times of sending are a few µs old.
+    /// Frames that share a reading of the clock, 1 to 64. With more than 1, frames cost less, but
+    /// their times of sending are a few µs old.
     #[serde(default = "one")]
     pub clock_every: u32,
 }
@@ -360,7 +360,7 @@ impl SinkSpec {
 }
 
 impl FrameSizes {
-    /// The sizes of a period, in order; for random sizes the two ends.
+    /// Returns the sizes of a period, in order; for random sizes, the smallest and the largest.
     pub fn list(&self) -> Vec<u16> {
         match self {
             Self::Fixed(size) => vec![*size],
@@ -455,7 +455,7 @@ const fn default_destination() -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1))
 }
 
-/// 7 small, 4 middle, 1 large, spread as evenly as twelve places allow.
+/// Seven small frames, four middle ones and a large one, spread as evenly as twelve places allow.
 const IMIX: [u16; 12] = [60, 590, 60, 60, 590, 60, 1514, 60, 590, 60, 590, 60];
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ pub struct StampedDatagram {
 }
 
 impl StampedSocket {
-    /// Binds a socket that waits at most `patience` for each datagram. With the right to it, it
-    /// keeps thousands of small ones, so that a reader that starves loses none.
+    /// Binds a socket that waits at most `patience` for each datagram. If the process may enlarge
+    /// its buffer, it keeps thousands of small ones, so that a reader that starves loses none.
     ///
     /// # Errors
     /// The address is not free, or the kernel gives no times.
@@ -44,12 +44,12 @@ impl StampedSocket {
         let socket = UdpSocket::bind(address)?;
         socket.set_read_timeout(Some(patience))?;
         stamp_all(&socket)?;
-        // Without the right to more, the usual two hundred stay.
+        // Without the right to do so, the buffer has room for some two hundred, as usual.
         let _kept = set_option(&socket, libc::SO_RCVBUFFORCE, KEPT_BYTES);
         Ok(Self(socket))
     }
 
-    /// The socket, to answer by.
+    /// Returns the socket, to send answers.
     #[must_use]
     pub const fn socket(&self) -> &UdpSocket {
         &self.0
@@ -74,7 +74,7 @@ impl StampedListener {
     /// The address is not free, or the kernel gives no times.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
-        // Connections take it over, so that their first bytes have a time.
+        // Connections inherit the option, so that their first bytes have a time.
         stamp_all(&listener)?;
         Ok(Self(listener))
     }
@@ -92,7 +92,7 @@ impl StampedListener {
 }
 
 impl StampedStream {
-    /// The connection, to answer by.
+    /// Returns the connection, to send answers.
     #[must_use]
     pub const fn stream(&self) -> &TcpStream {
         &self.0

@@ -66,7 +66,7 @@ pub(super) trait TrafficEndpoint {
     fn counts(&self) -> (u64, u64);
 }
 
-/// The wish of an endpoint after a step.
+/// The request of an endpoint after a step.
 pub(super) enum NextStep {
     /// Do the next step at once.
     Again,
@@ -89,7 +89,8 @@ pub(super) struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    /// A course that begins at `start_ns` or now, whichever is later. Reports the run as ready.
+    /// Makes a course that begins at `start_ns` or now, whichever is later. Reports the run as
+    /// ready.
     pub(super) fn begin(
         run: &RunSpec,
         start_ns: Option<u64>,
@@ -118,17 +119,17 @@ impl<'a> Course<'a> {
         self.start_ns
     }
 
-    /// `u64::MAX` if the run has no end of its own.
+    /// Returns the end of the run; `u64::MAX` if it has none of its own.
     pub(super) const fn end_ns(&self) -> u64 {
         self.end_ns
     }
 
-    /// An empty series of the run.
+    /// Returns an empty series of the run.
     pub(super) fn cells(&self) -> Cells {
         Cells::new(self.start_ns, self.cell_ns)
     }
 
-    /// A stream of which nothing is sent yet.
+    /// Returns a stream of which nothing is sent yet.
     pub(super) fn stream(&self, stream: u16) -> Sent {
         Sent { stream, series: self.cells(), ..Sent::default() }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One accepted TCP connection: its records are found in the bytes, however these are cut.
+//! One accepted TCP connection: its records are found in the bytes, however reads divide these.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ impl Incoming {
         &self.stream
     }
 
-    /// Reads once; `None` if there is nothing to read. An error ends the connection like its end.
+    /// Reads once; `None` if there is nothing to read. An error counts as the connection's end.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Option<Chunk> {
         let length = match self.stream.read(buffer) {
             Ok(length) => length,
@@ -49,7 +49,7 @@ impl Incoming {
         Some(Chunk { bytes: length as u64, headers, stream: self.records.stream })
     }
 
-    /// The connection as the result shows it.
+    /// Returns the connection as the result shows it.
     pub(super) fn summary(&self) -> Connection {
         Connection { peer: self.peer.clone(), stream: self.records.stream, bytes: self.bytes }
     }
@@ -62,7 +62,7 @@ struct Records {
     at: usize,
     header: [u8; HEADER_BYTES],
     stream: Option<u16>,
-    /// The bytes are none of ours.
+    /// True if the bytes are no records.
     foreign: bool,
 }
 

@@ -81,7 +81,7 @@ impl TrafficEndpoint for TcpSender {
                 sent.series.add(now_ns, packets, bytes);
                 self.writable.put(token);
             }
-            // The epoll tells when the socket takes more.
+            // `epoll` reports when the socket takes more.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => self.writable.put(token),
             Err(error) => return Err(connection.failed(error)),
@@ -98,7 +98,7 @@ impl TrafficEndpoint for TcpSender {
 }
 
 impl TcpSender {
-    /// Asks which connections can take more, and waits at most `timeout_ns` for one.
+    /// Polls for connections that can take more, and waits at most `timeout_ns` for one.
     fn look(&mut self, timeout_ns: u64) {
         self.epoll.wait(timeout_ns).for_each(|token| self.writable.put(token));
     }
@@ -128,7 +128,7 @@ fn watch(connections: &[OutgoingConnection]) -> io::Result<Epoll> {
 }
 
 impl OutgoingConnection {
-    /// An error that names the other end, if it is still known.
+    /// Returns an error that names the other end, if it is still known.
     fn failed(&self, error: io::Error) -> TrafficError {
         match self.stream.peer_addr() {
             Ok(to) => TrafficError::system(format!("send to {to}"), error),
@@ -164,7 +164,7 @@ struct Writable {
     turn: VecDeque<usize>,
     /// By connection: true if it is in `turn`.
     queued: Vec<bool>,
-    /// Writes since the others were asked last.
+    /// Writes since the other connections were last polled.
     writes: usize,
 }
 
@@ -187,7 +187,7 @@ impl Writable {
         }
     }
 
-    /// Returns whether it is time to ask for others that have become writable.
+    /// Returns true if it is time to poll for others that have become writable.
     fn is_round(&mut self) -> bool {
         let round = self.writes >= WRITES_A_ROUND;
         if round {
@@ -197,7 +197,7 @@ impl Writable {
     }
 }
 
-/// The connections of all streams.
+/// Opens the connections of all streams.
 fn connect(tcp: &TcpSend) -> Result<Vec<OutgoingConnection>, TrafficError> {
     let all = tcp.streams.iter().map(|stream| u64::from(stream.connections)).sum::<u64>();
     if all > 500 {
@@ -233,8 +233,8 @@ fn connect_to(to: SocketAddr) -> Result<TcpStream, TrafficError> {
     }
 }
 
-/// The records of one write. At a rate they are those due in half a millisecond, 1 to [`RECORDS`]:
-/// so from 22 to 700 Mb/s the load is even at the cost of 2000 calls a second.
+/// Returns the records of one write. At a rate they are those due in half a millisecond, 1 to
+/// [`RECORDS`], so from 22 to 700 Mb/s the load is even, at the cost of 2000 calls a second.
 fn records(rate_bps: Option<u64>) -> usize {
     let due = |bps: u64| bps.div_ceil(8 * RECORD_BYTES as u64 * WRITES_A_SECOND);
     let records = rate_bps.map_or(RECORDS as u64, due);
@@ -259,8 +259,8 @@ pub(super) const RECORD_BYTES: usize = 1_400;
 const RECORDS: usize = 32;
 /// Writes a second at a rate.
 const WRITES_A_SECOND: u64 = 2_000;
-/// Writes between two questions which connections can take more: few enough that none waits long,
-/// enough that asking costs little.
+/// Writes between two polls for connections that can take more: few enough that none waits long,
+/// enough that polling costs little.
 const WRITES_A_ROUND: usize = 16;
 /// The longest wait for the acknowledgement of all data at the end of a run.
 const DRAIN_NS: u64 = 100_000_000;

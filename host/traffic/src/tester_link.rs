@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The link of an interface of the tester. While it is down, nothing that the device under test
-//! does can be seen, and all packets would count as lost by the device.
+//! The link of an interface of the tester. While it is down, no packet passes, whatever the device
+//! under test does, and all of them would count as lost by the device.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -54,10 +54,10 @@ pub(super) fn await_link(
     }
 }
 
-/// Returns whether an interface has its carrier still.
+/// Returns true if an interface still has its carrier.
 ///
 /// # Errors
-/// The interface is down: a measurement on it says nothing.
+/// The interface is down, so that a measurement on it says nothing.
 pub(super) fn has_carrier(netns: Option<&str>, device: &str) -> Result<bool, TrafficError> {
     match link_state(netns, device)? {
         LinkState::Down => Err(is_down(device)),
@@ -132,6 +132,7 @@ fn flags_of(device: &str) -> std::io::Result<libc::c_short> {
     Ok(unsafe { request.ifr_ifru.ifru_flags })
 }
 
-/// Wait so long for a carrier: a switch port with spanning tree takes longer only to forward.
+/// The longest wait for a carrier. A switch port with spanning tree has its carrier by then, and
+/// only forwards later.
 const CARRIER_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);

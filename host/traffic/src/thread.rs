@@ -48,11 +48,11 @@ pub(super) fn wall_ns() -> u64 {
 
 /// Sleeps until `until_ns` of `CLOCK_MONOTONIC`, or until a signal comes.
 pub(super) fn sleep_until(until_ns: u64) {
-    // A signal ends the sleep, which is as good as its end.
+    // An error means that a signal ended the sleep, as documented.
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(until_ns));
 }
 
-/// A time of the system's calls.
+/// Converts nanoseconds to the time format of system calls.
 pub(super) fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(ns / NANOS).unwrap_or(i64::MAX),

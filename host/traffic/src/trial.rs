@@ -139,12 +139,12 @@ impl<'a> WireMeasurer<'a> {
         self
     }
 
-    /// The packets of all trials so far.
+    /// Returns the packets of all trials so far.
     pub const fn totals(&self) -> TrialTotals {
         self.totals
     }
 
-    /// The mode in which the sink's program runs: `native` or `generic`.
+    /// Returns the mode in which the sink's program runs: `native` or `generic`.
     pub const fn sink_mode(&self) -> &'static str {
         self.sink.mode
     }
@@ -159,13 +159,13 @@ impl<'a> WireMeasurer<'a> {
         ))
     }
 
-    /// Tells whether the sending device drops frames because the DUT's own ring is full, as a veth
-    /// or tun does.
+    /// Returns true if the sending device drops frames because the DUT's own ring is full, as a
+    /// veth or tun does.
     fn is_peers_ring(&self) -> bool {
         self.drops.as_ref().is_ok_and(DropMeter::is_peers_ring)
     }
 
-    /// Frames of the generator that the sending device dropped so far.
+    /// Returns the frames of the generator that the sending device dropped so far.
     fn dropped(&self) -> Result<u64, TrafficError> {
         self.drops.as_ref().map_or(Ok(0), DropMeter::total)
     }
@@ -176,7 +176,7 @@ impl<'a> WireMeasurer<'a> {
         self.announce_with(None)
     }
 
-    /// Announces the address in the network of a tag: a bridge learns for each VLAN.
+    /// Announces the address with a tag, since a bridge learns addresses for each VLAN.
     fn announce_with(&self, tag: Option<FrameTag>) -> Result<(), TrafficError> {
         let own: Mac = self.sink.address.parse().map_err(TrafficError::Device)?;
         let mut frame = vec![0xff; 6];
@@ -223,7 +223,7 @@ impl<'a> WireMeasurer<'a> {
         Ok(TesterLimit { offered: pps(packets), taken: pps(packets.saturating_sub(dropped)) })
     }
 
-    /// The packets a second that [`Self::tester_limit`] measures.
+    /// Returns the packets a second that [`Self::tester_limit`] measures.
     pub fn generator_pps(
         &mut self,
         profile: &TrafficProfile,
@@ -301,7 +301,7 @@ impl<'a> WireMeasurer<'a> {
         Ok(first..self.next_stream)
     }
 
-    /// The streams of a trial, each with its share of the rate and of the count.
+    /// Makes the streams of a trial, each with its share of the rate and of the count.
     fn streams(
         &mut self,
         profile: &TrafficProfile,
@@ -380,7 +380,7 @@ impl<'a> WireMeasurer<'a> {
         Ok(())
     }
 
-    /// Packets of these streams that arrived, and the longest delay of them in ns.
+    /// Returns the packets of these streams that arrived, and their longest delay in ns.
     fn arrived(&self, streams: &[u16]) -> Result<(u64, u64), TrafficError> {
         streams.iter().try_fold((0, 0), |(packets, longest_ns), stream| {
             let received = self.sink.read(*stream)?;
@@ -410,7 +410,7 @@ impl<'a> WireMeasurer<'a> {
             numbers.iter().map(|stream| self.sink.read(*stream)).collect::<Result<_, _>>()?;
         let given: u64 = sent.streams.iter().map(|stream| stream.packets).sum();
         let forwarded: u64 = received.iter().map(unique).sum();
-        // Others may use the device too: a frame that arrived was not among the dropped ones.
+        // Others may use the device too, so bound the drops by the frames that did not arrive.
         let dropped = dropped.min(given.saturating_sub(forwarded));
         let outcome = outcome(intended, given - dropped, forwarded)?;
         // Frames that the device dropped have used up sequence numbers, so subtract them.
@@ -438,7 +438,7 @@ impl<'a> WireMeasurer<'a> {
         let most = u64::from(self.sink.records_max());
         let whole = request.over.saturating_add(request.duration).as_nanos();
         let stays = scaled(request.pps, whole, 1_000_000_000);
-        // If there would be more packets than can be recorded, both parts are shorter.
+        // If there were more packets than can be recorded, shorten both parts.
         let time = match stays > most {
             true => scaled(most, 1_000_000_000, request.pps.max(1)),
             false => whole,
@@ -494,18 +494,18 @@ impl Measurer for WireMeasurer<'_> {
         self.with_links(|tester| tester.recovery_once(request))
     }
 
-    /// Measures the longest time without an arrival in a stream during which the reset command
-    /// starts. The command may take until the end of sending; a device that comes back later counts
-    /// as not back.
+    /// Sends a stream, starts the reset command after half of `request.duration`, and measures the
+    /// longest gap between arrivals that ends after that. The command may take until the end of
+    /// sending; a device that comes back later counts as not back.
     fn reset(&mut self, request: &ResetRequest) -> Result<Option<ResetTime>, TrafficError> {
         let Some(command) = self.reset_command.clone() else { return Ok(None) };
         self.needs_records("reset")?;
         match self.await_links() {
-            // A device that an earlier reset has left without a link: that is the answer.
+            // An earlier reset has left the device without a link, which is a result.
             Err(error @ TrafficError::NoCarrier { .. }) => {
                 return Ok(Some(ResetTime::NoLink(error.to_string())));
             }
-            // An interface that somebody took down or away is the tester's own.
+            // An interface of the tester that is down or gone is an error.
             links => links?,
         }
         let most = u64::from(self.sink.records_max());
@@ -567,9 +567,10 @@ const FCS_BYTES: u16 = 4;
 const FRAME_MIN: usize = 60;
 /// Time after the duration in which a late packet still counts as sent.
 const GRACE_MS: u64 = 5;
-/// The least nice value: other programs of the machine must not keep the generator from sending.
+/// The highest priority of ordinary threads: other programs must not keep the generator from
+/// sending.
 const GENERATOR_NICE: i32 = -20;
-/// The interval at which the generator checks that everything is sent.
+/// The interval of the generator's progress reports, which a trial ignores.
 const POLL_MS: u64 = 1_000;
 /// The sink is read when nothing has arrived for this time and the longest delay so far.
 const QUIET: Duration = Duration::from_millis(100);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The counts of trials: each packet forwarded, lost or unsent, and what a reader has to know of
-//! the frames that arrived.
+//! The counts of trials: each packet forwarded, lost or unsent, and remarks on the frames that
+//! arrived.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct TrialTotals {
     pub missed: u64,
     /// Copies of packets that had arrived before.
     pub duplicated: u64,
-    /// Packets that arrived behind a later one.
+    /// Packets that arrived after a later one.
     pub reordered: u64,
     /// Packets that arrived so late that they count as lost.
     pub stale: u64,
@@ -54,7 +54,7 @@ impl TrialTotals {
         }
     }
 
-    /// Remarks that a reader has to know beside the figures.
+    /// Returns remarks that a reader needs beside the figures.
     pub fn notes(&self) -> Vec<String> {
         let Self { missed, duplicated, reordered, stale, resized, link_lost, .. } = *self;
         let notes = [
@@ -86,9 +86,9 @@ impl TrialTotals {
     }
 }
 
-/// Says whether frames of a stream came with another length than they were sent with. A device may
-/// add or remove a tag, of all frames alike. Of frames of several sizes that is known only if none
-/// is missing.
+/// Returns true if frames of a stream arrived with another length than they were sent with. A
+/// device may add a tag to all frames, or remove it from all. If frames have several sizes, the sum
+/// of their lengths is known only if none is missing.
 fn is_resized(sent: &Sent, received: &Received, is_fixed: bool) -> bool {
     let packets = received.packets;
     let is_whole = sent.packets == packets && received.order.duplicated == 0;
@@ -102,8 +102,8 @@ fn is_resized(sent: &Sent, received: &Received, is_fixed: bool) -> bool {
     packets > 0 && TAGS.iter().all(|tag| off != tag * packets)
 }
 
-/// Packets that the DUT forwarded. Duplicates do not count, and a packet that arrives more than
-/// 1024 packets late counts as lost.
+/// Returns the packets that the DUT forwarded. Duplicates do not count, and a packet that arrives
+/// more than 1024 packets late counts as lost.
 pub(super) fn unique(received: &Received) -> u64 {
     received.packets.saturating_sub(received.order.duplicated + received.order.stale)
 }
@@ -117,8 +117,8 @@ pub(super) fn outcome(
         .map_err(|error| TrafficError::Device(error.to_string()))
 }
 
-/// Packets that are missing by the sequence numbers: before the first packet that arrived, between
-/// two that arrived, and after the last.
+/// Counts the packets that are missing by the sequence numbers: before the first packet that
+/// arrived, between two that arrived, and after the last.
 pub(super) fn lost_by_sequence(sent: &SendResult, received: &[Received]) -> u64 {
     let streams = sent.streams.iter().zip(received);
     let missing = streams.map(|(sent, received)| match received.packets {
@@ -131,7 +131,7 @@ pub(super) fn lost_by_sequence(sent: &SendResult, received: &[Received]) -> u64 
     missing.sum()
 }
 
-/// The delays of all streams together.
+/// Summarizes the delays of all streams.
 pub(super) fn latency(received: &[Received]) -> Option<LatencySummary> {
     let mut all = Delays { min_ns: u64::MAX, ..Delays::default() };
     let mut steps = BTreeMap::new();
@@ -153,7 +153,7 @@ pub(super) fn latency(received: &[Received]) -> Option<LatencySummary> {
     })
 }
 
-/// Bytes by which a tag makes a frame longer: none, that of a parallel internet, that of a VLAN.
+/// Bytes that a tag adds to a frame: no tag, the number of a parallel internet, a VLAN tag.
 const TAGS: [u64; 3] = [0, 3, 4];
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A sink that stays on its device for many trials: to attach a program anew for each would take
-//! some devices' link down each time. Each trial has stream numbers of its own, in turn.
+//! A sink that stays on its device for many trials, since attaching a program takes the link of
+//! some devices down. Each trial has stream numbers of its own, in turn.
 
 use libbpf_rs::{MapFlags, MapHandle};
 use weir_platform::inspect;
@@ -49,17 +49,17 @@ impl TrialSink {
         })
     }
 
-    /// Arrivals that are kept at most.
+    /// Returns the most arrivals that are kept.
     pub(super) const fn records_max(&self) -> u32 {
         self.records_max
     }
 
-    /// Forgets what was counted of a stream.
+    /// Sets the counts of a stream to zero.
     pub(super) fn clear(&self, stream: u16) -> Result<(), TrafficError> {
         bpf::write(&self.streams, u32::from(stream), &[0; WORDS_PER_STREAM])
     }
 
-    /// The counts of a stream, without its series.
+    /// Reads the counts of a stream, without its series.
     pub(super) fn read(&self, stream: u16) -> Result<Received, TrafficError> {
         let words = bpf::read(&self.streams, u32::from(stream), MapFlags::LOCK)?;
         let mut received = Received { stream, ..Received::default() };
@@ -67,7 +67,7 @@ impl TrialSink {
         Ok(received)
     }
 
-    /// The arrivals of stream [`RECORDED`] since it was cleared, in order.
+    /// Reads the arrivals of stream [`RECORDED`] since it was cleared, in order.
     pub(super) fn arrivals(&self) -> Result<Vec<Record>, TrafficError> {
         let packets = self.read(RECORDED)?.packets.min(u64::from(self.records_max));
         read_records(&self.records, usize::try_from(packets).unwrap_or(usize::MAX))
@@ -76,5 +76,5 @@ impl TrialSink {
 
 /// The stream whose arrivals are kept.
 pub(super) const RECORDED: u16 = 0;
-/// Streams that are told apart.
+/// The number of streams that are counted separately.
 pub(super) const STREAMS: u16 = 1_024;

@@ -155,7 +155,7 @@ fn open(udp: &UdpSend) -> Result<Vec<UdpSocket>, TrafficError> {
     for _ in 0..udp.connections {
         let socket = UdpSocket::bind((from, 0)).map_err(failed)?;
         socket.connect(udp.to).map_err(failed)?;
-        // A blocked sender comes back this often, for the run to look at its flag.
+        // The time-out lets a blocked sender return, so that the run looks at its flag.
         socket.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(failed)?;
         if let Some(bytes) = udp.buffer_bytes {
             set_socket_send_buffer_size(&socket, bytes as usize)

@@ -2,11 +2,11 @@
 //! Repeats an experiment whose only failures are timing failures and that lost CPU time to the
 //! hypervisor.
 //!
-//! An experiment is repeated if a claim failed, one processor lost [`DISTURBED_MS`] or more of a
-//! look of [`crate::stolen`] and a quarter of it, the attempt took at most [`REPEATED_WITHIN`], and
-//! it was not the last of [`ATTEMPTS`]. The last attempt counts, disturbed or not. Nothing is
-//! discarded: the samples of an attempt that does not count stay in the result as
-//! `attempt-N/SERIES`, and a note lists each failed case with its value and bound. A failure and
+//! An experiment is repeated if a claim failed, a processor lost at least [`DISTURBED_MS`] and a
+//! quarter of the time in one window of [`crate::stolen`], the attempt took at most
+//! [`REPEATED_WITHIN`], and it was not the last of [`ATTEMPTS`]. The last attempt counts, disturbed
+//! or not. Nothing is discarded: the samples of an attempt that does not count stay in the result
+//! as `attempt-N/SERIES`, and a note lists failed cases with their values and bounds. A failure and
 //! lost CPU time in one attempt do not prove that one is the cause of the other: a case that fails
 //! in every note is a defect.
 //!
@@ -24,8 +24,8 @@ use crate::stolen::{self, StealWatch, StealWindow};
 use crate::{Recording, Result};
 
 impl Recording<'_> {
-    /// Records an experiment, and records it again where the module says so; `what` is its name in
-    /// the notes.
+    /// Records an experiment, and repeats it under the conditions of this module; `what` is its
+    /// name in the notes.
     pub fn attempt(&mut self, what: &str, record: impl Fn(&mut Self) -> Result) -> Result {
         let mut number = 1;
         loop {
@@ -51,7 +51,7 @@ impl Recording<'_> {
     }
 }
 
-/// Keeps what `seen` has beyond `result`, by names of its own.
+/// Keeps the series and notes of `seen` that `result` lacks, named by their attempt.
 fn set_aside(result: &mut ResultFile, seen: &ResultFile, number: u32) -> Result {
     for (name, series) in seen.series() {
         if !result.series().contains_key(name) {
@@ -73,7 +73,7 @@ fn may_be_late(case: &Case) -> bool {
     !exact || case.id().rsplit('/').next().is_some_and(|part| LATE.contains(&part))
 }
 
-/// The first of them; an experiment may have hundreds.
+/// Lists the first [`TOLD_MAX`] broken cases, since an experiment may have hundreds.
 fn listed(broken: &[&Case]) -> String {
     let mut text: Vec<String> = broken.iter().take(TOLD_MAX).map(|case| told(case)).collect();
     if let Some(more) = broken.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
@@ -82,7 +82,7 @@ fn listed(broken: &[&Case]) -> String {
     text.join("; ")
 }
 
-/// A case that does not hold.
+/// Returns the name, value and bound of a case.
 fn told(case: &Case) -> String {
     let [value, bound] = [case.value(), case.bound().value].map(|of| quantity(of, case.unit()));
     format!("{} {value} ({} {bound})", case.id(), case.bound().op)
@@ -93,7 +93,7 @@ fn told(case: &Case) -> String {
 struct Attempt {
     /// The first is 1.
     number: u32,
-    /// It broke something, and nothing that cannot be late.
+    /// Cases failed, and a stalled processor can explain each of them.
     late: bool,
     took: Duration,
     worst: StealWindow,
@@ -114,24 +114,24 @@ impl Attempt {
     }
 }
 
-/// Parts of exact claims that a ring breaks which nobody empties in time: packets lost, the time
-/// for which that blocked somebody, and what a device dropped.
+/// Names of exact claims that fail if a ring is not emptied in time: packets lost, the time that
+/// this loss stands for, and packets that a device dropped.
 const LATE: [&str; 3] = ["lost", "blocked", "device"];
 
-/// Parts of the table `node` that count bytes, descriptors and answers, and judge no time.
+/// Prefixes of cases of the table `node` that count bytes, descriptors and answers, not time.
 const NEVER_LATE: [&str; 4] = ["node.3/", "node.4/", "node.8/report/", "node.8/deb/"];
 
-/// Ends the names of claims that something was asked for at all.
+/// The end of the names of claims that enough was asked for.
 const ASKED: &str = "/asked";
 
-/// Broken cases in a note.
+/// Most broken cases in a note.
 const TOLD_MAX: usize = 10;
 
 /// Most attempts at one row.
 const ATTEMPTS: u32 = 3;
 
-/// Milliseconds of a look: three ticks, which is more than two of the 8 ms that a host takes now
-/// and then, however they fall between ticks.
+/// Milliseconds lost in one window that count as a disturbance: three ticks. The pauses of 8 ms
+/// that a host makes now and then stay below it, even two of them, wherever the ticks fall.
 const DISTURBED_MS: f64 = 30.0;
 
 /// Longest attempt that is repeated.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A BPF file system for the nodes of a trial, on machines whose service manager mounts none: what
-//! outlives a node's process is kept on it.
+//! A BPF file system for the nodes of a trial, on machines whose service manager mounts none. Nodes
+//! pin there what outlives their process.
 
 use weir_platform::host::Change;
 use weir_platform::run::Command;
@@ -10,7 +10,7 @@ use weir_ports::Pins;
 use crate::Result;
 use crate::host_changes::HostChanges;
 
-/// Mounts one in the state folder, unless nodes of it find one already.
+/// Mounts a BPF file system in the state folder, unless nodes with this folder find one already.
 pub fn mount() -> Result<Option<HostChanges>> {
     let state = StateDir::from_env();
     if Pins::of(state.path(), "trial").is_some() {

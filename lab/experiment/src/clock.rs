@@ -41,13 +41,13 @@ pub fn sleep_until(at_ns: u64) -> Result {
     }
 }
 
-/// Sleeps for so long, or until a signal comes.
+/// Sleeps for this length, or until a signal comes.
 pub fn sleep(length: Duration) -> Result {
     sleep_until(monotonic_ns().saturating_add(nanos(length)))
 }
 
-/// Looks each `poll` until `look` returns something; `None` if it does not within `limit`. A signal
-/// ends the wait.
+/// Calls `look` every `poll` until it returns something. Returns `None` if it does not within
+/// `limit`, and an error if a signal comes.
 pub fn wait_for<T>(
     limit: Duration,
     poll: Duration,

@@ -7,7 +7,7 @@ use weir_platform::HostError;
 use weir_result::ResultError;
 use weir_traffic::TrafficError;
 
-/// Result of a step of an experiment: nothing, if it says no more.
+/// Result of a step of an experiment; without a type of its own, a step returns no value.
 pub type Result<T = (), E = ExperimentError> = std::result::Result<T, E>;
 
 /// Why an experiment could not be made.
@@ -28,10 +28,10 @@ pub enum ExperimentError {
     /// A request to the node failed or was refused.
     #[error("node: {0}")]
     Client(#[from] weir_client::ClientError),
-    /// A file or a socket.
+    /// An operation on a file or a socket failed.
     #[error("{path}: {error}")]
     Io {
-        /// The file.
+        /// The file or socket.
         path: String,
         /// The cause.
         error: std::io::Error,
@@ -45,13 +45,13 @@ pub enum ExperimentError {
     /// A network of connections cannot be described, or a charge does not fit.
     #[error("network: {0}")]
     Network(#[from] weir_network::NetworkError),
-    /// Memory for frames.
+    /// The memory for frames cannot be had.
     #[error("frames: {0}")]
     Port(#[from] weir_ports::PortError),
     /// A picture cannot be drawn.
     #[error("plot: {0}")]
     Plot(#[from] weir_plot::PlotError),
-    /// A scenario of an experiment.
+    /// A scenario cannot be read or run.
     #[error("scenario {name}: {what}")]
     Scenario {
         /// Its name.
@@ -59,7 +59,7 @@ pub enum ExperimentError {
         /// The fault, in words.
         what: String,
     },
-    /// A shipped program is not beside the lab's.
+    /// A shipped program is not beside `weir-lab`.
     #[error(
         "{}: not there; build it: cargo build --package {}",
         .0.display(),
@@ -76,7 +76,7 @@ pub enum ExperimentError {
         /// The version of the lab's own build.
         expected: String,
     },
-    /// SIGINT or SIGTERM; the lab is gone.
+    /// SIGINT or SIGTERM ended the experiment, and its lab is taken down.
     #[error("interrupted")]
     Interrupted,
     /// The experiment cannot run here.

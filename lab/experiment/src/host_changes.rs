@@ -10,8 +10,8 @@ use weir_platform::run::Host;
 
 use crate::{ExperimentError, Result};
 
-/// Changes that are undone with this value; if the process is killed first, by the next run of the
-/// same name or by `weir clean`.
+/// Changes that are undone when this value is dropped. If the process is killed first, the next run
+/// of the same name or `weir clean` undoes them.
 #[derive(Debug)]
 pub struct HostChanges {
     /// Taken when this value is dropped.

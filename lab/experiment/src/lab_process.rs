@@ -10,8 +10,8 @@ use weir_platform::process::Identity;
 use crate::senders::worker_cpu;
 use crate::{ExperimentError, Result, product};
 
-/// A running `weir-lab lab COMMAND` on the worker's processor. It is killed with this value, and
-/// ends with the thread that started it, even if that is killed.
+/// A running `weir-lab lab COMMAND` on the worker's processor. It is killed when this value is
+/// dropped, and ends with the thread that started it, even if that is killed.
 #[derive(Debug)]
 pub struct LabProcess(Child);
 

@@ -121,7 +121,7 @@ impl NodeProcess {
         self.client().ask::<()>(Method::POST, path, None::<&()>).map_err(failed)
     }
 
-    /// A child is one whatever happened to the thread that held its lock.
+    /// Locks the child. It stays usable after a thread panicked with the lock held.
     fn child(&self) -> MutexGuard<'_, Child> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,7 +165,7 @@ fn spawn(
     spawn_logged(namespace, command, log)
 }
 
-/// Waits for the end of a node that is to end well.
+/// Waits for the end of a node, and refuses any exit status but success.
 fn good_end(child: &mut Child) -> Result {
     match child.wait().map_err(failed_to_run)? {
         status if status.success() => Ok(()),

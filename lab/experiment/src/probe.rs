@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Small things that people do over a network, done on a rig: ping, a bulk over TCP whose every
-//! byte is compared, a look at the kernel's counters.
+//! Small probes on a testbed: pings, a bulk transfer over TCP in which every byte is compared, and
+//! the kernel's counters.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ pub struct Bulk {
     pub bytes: u64,
     /// Bytes that differ from those sent, or never came.
     pub wrong: u64,
-    /// From the first to the last.
+    /// Duration of the transfer, with the set-up of the connection.
     pub seconds: f64,
 }
 
@@ -34,7 +34,7 @@ pub struct LinkCounters {
     pub sent: [u64; 2],
 }
 
-/// Reads what `ping` printed: the round trips of those that were answered, in seconds.
+/// Reads the round trips from the output of `ping`, in seconds.
 pub fn round_trips(said: &str) -> Vec<f64> {
     let time = |line: &str| line.split("time=").nth(1)?.split(' ').next()?.parse::<f64>().ok();
     said.lines().filter_map(time).map(|ms| ms / 1e3).collect()
@@ -44,7 +44,7 @@ impl Testbed {
     /// Sends `count` echo requests from a node and counts the answers that arrive.
     pub fn ping(&self, from: &str, to: IpAddr, count: u32) -> Result<u64> {
         let (count, to) = (count.to_string(), to.to_string());
-        // Its status is 1 where nothing comes back, which is an answer too.
+        // `ping` exits with status 1 if no reply comes, which is a result, too.
         let script = "ping -n -q -i 0.02 -W 1 -c \"$0\" \"$1\" || true";
         let text = self.ask(from, Command::new("sh", ["-c", script, &count, &to]))?;
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -68,7 +68,7 @@ impl Testbed {
         let started = Instant::now();
         let intact = std::thread::scope(|scope| {
             let receiving = scope.spawn(move || receive(&listener, bytes));
-            // What was not sent does not arrive, and is counted there.
+            // If sending fails, the receiver counts the missing bytes.
             let _sent = sender.run(|| send(address, bytes));
             receiving.join().unwrap_or(0)
         });
@@ -102,7 +102,8 @@ impl Testbed {
     }
 }
 
-/// `snmp` has a line of names, then one of values; `snmp6` has a name and a value a line.
+/// Adds the checksum errors of all protocols. `snmp` has a line of names, then one of values;
+/// `snmp6` has a name and a value on each line.
 fn count_checksum_errors(text: &str) -> u64 {
     let mut sum = 0;
     let mut names: Vec<&str> = Vec::new();
@@ -163,7 +164,7 @@ fn accept(listener: &TcpListener) -> Option<TcpStream> {
     stream.set_nonblocking(false).ok().map(|()| stream)
 }
 
-/// Bytes that compress badly and repeat never: Marsaglia's xorshift (2003).
+/// Bytes that compress badly and do not repeat: Marsaglia's xorshift (2003).
 struct Noise(u64);
 
 impl Noise {
@@ -180,7 +181,7 @@ impl Noise {
 const BLOCK: usize = 16 << 10;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// For a connection, and for each block.
+/// The longest wait for a connection, and for each block.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The field of each protocol in the kernel's counters.

@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 
 use crate::{ExperimentError, Result};
 
-/// Names the version that `weir` must have, as `weir --version` prints it after its name. Only the
-/// first call counts; without one, every version is taken.
+/// Sets the version that `weir` and `weir-broker` must have, as `--version` prints it after their
+/// name. Only the first call counts; without one, every version is accepted.
 pub fn expect_version(version: &'static str) {
-    // A second call is a mistake of ours, and the first one holds.
+    // A second call is a programming error and changes nothing.
     let _ = EXPECTED.set(version);
 }
 
@@ -24,7 +24,7 @@ pub fn path() -> Result<&'static Path> {
     found("weir", &WEIR)
 }
 
-/// The path of `weir-broker`, looked for beside this program. `weir broker` becomes it.
+/// The path of `weir-broker`, looked for beside this program. `weir broker` executes it.
 pub fn broker_path() -> Result<&'static Path> {
     found("weir-broker", &BROKER)
 }
@@ -35,7 +35,7 @@ fn found(name: &str, known: &'static OnceLock<PathBuf>) -> Result<&'static Path>
         return Ok(found);
     }
     let own = own_path()?;
-    // A test is one folder below the programs.
+    // The executable of a test is one folder below the programs.
     let folders = own.ancestors().skip(1).take(2);
     let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
     let found = found.ok_or_else(|| ExperimentError::NoProduct(own.with_file_name(name)))?;

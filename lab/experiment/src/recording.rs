@@ -57,7 +57,7 @@ impl<'a> Recording<'a> {
         self.prefix.trim_end_matches('/')
     }
 
-    /// Runs `record`, whose names get `prefix` in front in addition.
+    /// Runs `record` with `prefix` added to the prefix of all names.
     pub fn within<T>(&mut self, prefix: &str, record: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.prefix.len();
         self.prefix += prefix;
@@ -66,7 +66,7 @@ impl<'a> Recording<'a> {
         done
     }
 
-    /// Runs `record`, whose names get nothing in front, for a caller that reads the result as well.
+    /// Runs `record` without a prefix of names, for a caller that reads the result as well.
     pub fn with_full_names<T>(&mut self, record: impl FnOnce(&mut Self) -> T) -> T {
         let prefix = std::mem::take(&mut self.prefix);
         let done = record(self);

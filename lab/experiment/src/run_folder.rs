@@ -12,8 +12,8 @@ use weir_report::ReportStore;
 use crate::host_changes::HostChanges;
 use crate::{ExperimentError, Result};
 
-/// A folder for one run's files in the state folder, gone with this value. If the process is killed
-/// first, the next run of the same name or `weir clean` removes it.
+/// A folder for one run's files in the state folder. It is removed when this value is dropped. If
+/// the process is killed first, the next run of the same name or `weir clean` removes it.
 #[derive(Debug)]
 pub struct RunFolder {
     state: StateDir,
@@ -28,7 +28,7 @@ impl RunFolder {
         let changes = HostChanges::open(state, &format!("run-{lab}"))?;
         let folder = state.path().join(format!("run-{lab}"));
         let mut place = Self { state: state.clone(), folder, changes };
-        // The node before its devices.
+        // Undo the node before its devices.
         journal::clean_one(state, &format!("node-{lab}"))?;
         journal::clean_one(state, &format!("lab-{lab}"))?;
         let undo = Undo::RemoveTree(place.folder.clone());
@@ -45,7 +45,7 @@ impl RunFolder {
         Ok(place)
     }
 
-    /// Notes that `undo` is to be done when this value goes.
+    /// Records that `undo` is to be done when this value is dropped.
     pub fn answer_for(&mut self, what: &str, undo: Undo) -> Result {
         Ok(self.changes.journal()?.record(what, undo)?)
     }

@@ -136,8 +136,8 @@ impl StarTopology {
     }
 }
 
-/// Has a generator skip most of what it was kept from sending, so that a well-behaved stream stays
-/// well-behaved on a busy machine: at 100 Mb/s it is never more than 2 frames ahead.
+/// Limits how far a generator catches up after a pause, so that a well-behaved stream stays
+/// well-behaved on a busy machine: at 100 Mb/s it catches up by at most 2 frames.
 pub fn hardly_catching_up(mut sender: SendSpec) -> SendSpec {
     if let SendMethod::Xdp(xdp) = &mut sender.method {
         xdp.catch_up_us = HARDLY_US;
@@ -145,8 +145,8 @@ pub fn hardly_catching_up(mut sender: SendSpec) -> SendSpec {
     sender
 }
 
-/// Has a generator read the clock once for up to 32 frames, which are less than 10 µs: for a flood
-/// whose delays nobody reads. The clock is a tenth of what a frame costs a generator.
+/// Has a generator read the clock once for up to 32 frames, which take less than 10 µs: for a flood
+/// whose delays nobody reads. Reading the clock is a tenth of a frame's cost.
 pub fn hardly_reading_the_clock(mut sender: SendSpec) -> SendSpec {
     if let SendMethod::Xdp(xdp) = &mut sender.method {
         xdp.clock_every = 32;
@@ -165,8 +165,8 @@ pub fn traffic_cpus() -> Vec<usize> {
     cpu::division().others.into_iter().filter_map(|cpu| usize::try_from(cpu).ok()).collect()
 }
 
-/// The time that a generator may hardly catch up: longer than a batch of it takes on its way
-/// through a bridge.
+/// The catch-up time of [`hardly_catching_up`]: longer than a batch of the generator takes through
+/// a bridge.
 pub const HARDLY_US: u64 = 250;
 
 /// Returns the worker's processor, as a node chooses it.
@@ -174,8 +174,8 @@ pub fn worker_cpu() -> u32 {
     cpu::division().worker
 }
 
-/// Calls `measure` on the worker's processor, on a thread of its own, whose end gives the processor
-/// back.
+/// Calls `measure` on the worker's processor, on a thread of its own. The processor is free again
+/// when the thread ends.
 pub fn on_worker_cpu<T: Send>(measure: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
@@ -188,11 +188,11 @@ pub fn on_worker_cpu<T: Send>(measure: impl FnOnce() -> Result<T> + Send) -> Res
     })
 }
 
-/// The longest time for which a generator catches up after it was kept from its processor.
+/// The default catch-up time of a generator after a pause.
 pub const CATCH_UP_US: u64 = 20_000;
 
-/// Has a sender through UDP sockets send so many packets as fast as they go, `start_ns` after the
-/// common start.
+/// Has a sender through UDP sockets send this number of packets, from `start_ns` after the common
+/// start.
 pub fn burst_of(mut sender: SendSpec, packets: u64, start_ns: u64) -> SendSpec {
     sender.start_ns = Some(start_ns);
     if let SendMethod::Udp(udp) = &mut sender.method {

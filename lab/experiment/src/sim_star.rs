@@ -7,7 +7,7 @@ use weir_switch::IfaceId;
 
 use crate::{Result, StarTopology};
 
-/// Makes a node of `policy`, which is one of a [`StarTopology`]. It knows where the wire's end is.
+/// Makes a node with the policy of a [`StarTopology`]. It has learned the wire's address.
 pub fn sim_node(policy: &Policy) -> Result<SimNode> {
     let mut node = SimNode::new(policy)?;
     node.learn(SIM_UPLINK, StarTopology::wire_mac().0)?;

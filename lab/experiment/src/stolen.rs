@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Time that the machine's host takes from its processors during a measurement. A virtual machine's
+//! Steal: processor time that the machine's host takes during a measurement. A virtual machine's
 //! processor stands still meanwhile, whatever runs on it, and every bound of a few milliseconds is
 //! exceeded.
 
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use weir_platform::processor_time::CpuTime;
 
-/// A thread that looks every `LOOK`. It ends with this value.
+/// A thread that reads the stolen time every `LOOK`. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct StealWatch {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<StealWindow>>>,
 }
 
-/// From one look to the next.
+/// The time between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StealWindow {
-    /// Milliseconds that one processor lost, the one that lost most, to a tick of 10 ms.
+    /// Milliseconds stolen from the processor that lost most, in ticks of 10 ms.
     pub stolen_ms: f64,
     /// Length in milliseconds: `LOOK` or more, since the watching thread is stolen from, too.
     pub span_ms: f64,
@@ -33,7 +33,7 @@ impl StealWindow {
     }
 }
 
-/// The window in which most was lost, of those that lost it in one piece or nearly so.
+/// Returns the window in which most was stolen, of those that are dense.
 pub fn worst_dense(windows: &[StealWindow]) -> StealWindow {
     worst(windows.iter().filter(|window| window.is_dense()))
 }
@@ -51,8 +51,8 @@ impl StealWatch {
         Self { stop, thread: Some(thread::spawn(move || watch(&told))) }
     }
 
-    /// The windows in which something was taken, at most `WINDOWS_MAX`; none where the kernel
-    /// does not say.
+    /// Ends the watch. Returns the windows in which time was stolen, at most `WINDOWS_MAX`; none if
+    /// the kernel does not count steal.
     pub fn end(mut self) -> Vec<StealWindow> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
@@ -81,7 +81,8 @@ fn watch(stop: &AtomicBool) -> Vec<StealWindow> {
     windows
 }
 
-/// When the list is full, its last entry is the worst of all that came since.
+/// Adds a window in which time was stolen. In a full list, the last entry becomes the worst of all
+/// later ones.
 fn note(windows: &mut Vec<StealWindow>, window: StealWindow) {
     if window.stolen_ms <= 0.0 {
         return;
@@ -93,10 +94,10 @@ fn note(windows: &mut Vec<StealWindow>, window: StealWindow) {
     }
 }
 
-/// Between two looks.
+/// The time between two readings.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A quarter of an hour in which something is taken in each window.
+/// Most windows in the list: enough for a quarter of an hour with steal in each window.
 const WINDOWS_MAX: usize = 9000;
 
 #[cfg(test)]

@@ -34,19 +34,19 @@ impl From<Policy> for Forwarder {
     }
 }
 
-/// A lab that is up. It is gone with this value, whatever happened.
+/// A lab that is up. It is taken down when this value is dropped.
 #[derive(Debug)]
 pub struct Testbed {
     star: StarTopology,
-    // In the order in which they go: the node needs its namespace, both need the folder.
+    // Fields are dropped in this order: the node needs its namespace, both need the folder.
     node: Option<NodeProcess>,
     lab: Lab,
     place: RunFolder,
 }
 
 impl Testbed {
-    /// Builds the lab, with nothing in its middle. What an earlier run of the same lab left when
-    /// it was killed is undone first.
+    /// Builds the lab, with nothing in its middle. First undoes the leftovers of an earlier run of
+    /// the same lab that was killed.
     pub fn up(star: &StarTopology) -> Result<Self> {
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
@@ -178,8 +178,8 @@ fn make_bridge(star: &StarTopology) -> Result {
     wait_until_forwarding(&star.namespace("sw"), star.tenants.len() + 1)
 }
 
-/// Waits until that many ports of a namespace's bridges forward: until the kernel has told them of
-/// their carriers. On a busy machine that takes seconds, in which everything that is sent is lost.
+/// Waits until that many ports of a namespace's bridges forward, which they do once the kernel has
+/// noticed their carriers. On a busy machine that takes seconds; all frames until then are lost.
 pub fn wait_until_forwarding(namespace: &str, ports: usize) -> Result {
     let mut forwarding = 0;
     let command = Command::line("bridge link show").in_namespace(namespace);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `weir` or `weir-lab` as a child: in a namespace, with a state folder and a temporary folder of
-//! its own, so that whatever it leaves can be told from what others do.
+//! its own, so that its leftovers can be told from those of others.
 
 use std::fs;
 use std::io::Read;
@@ -38,7 +38,7 @@ pub struct EndedProgram {
 }
 
 impl WeirProgram {
-    /// In `namespace`, with its folders in `folder`, which is there.
+    /// Makes a program that runs in `namespace`, with its folders in `folder`, which must exist.
     pub fn new(namespace: Namespace, folder: &Path) -> Result<Self> {
         let program = Self { namespace, folder: folder.to_owned(), started: AtomicU32::new(0) };
         let temporary = program.temporary();
@@ -71,7 +71,7 @@ impl WeirProgram {
         self.start_with(arguments, &[])
     }
 
-    /// Starts it with more variables of the environment, as [`Self::start`] does.
+    /// Does the same as [`Self::start`], with more environment variables.
     pub fn start_with(
         &self,
         arguments: &[&str],
@@ -101,7 +101,8 @@ impl RunningProgram {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits until `sign` is seen; false if it ends before, or at `limit`.
+    /// Waits until `sign` holds for its output. Returns false if the program ends first, or at
+    /// `limit`.
     pub fn shows(&mut self, limit: Duration, sign: impl Fn(&str) -> bool) -> bool {
         let seen = clock::wait_for(limit, POLL, || {
             let seen = sign(&self.said());
@@ -133,7 +134,7 @@ impl RunningProgram {
     fn said(&self) -> String {
         let mut bytes = Vec::new();
         if let Ok(file) = fs::File::open(&self.log) {
-            // What cannot be read was not said; the caller misses it.
+            // Output that cannot be read counts as none; the caller then misses it.
             let _read = file.take(SAID_BYTES_MAX).read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -143,7 +144,7 @@ impl RunningProgram {
 impl Drop for RunningProgram {
     fn drop(&mut self) {
         if self.is_alive() {
-            // It ends by itself otherwise.
+            // If this fails, it ends with the thread that started it.
             let _killed = self.child.kill();
             let _ended = self.child.wait();
         }
@@ -181,7 +182,7 @@ pub fn spawn_logged(namespace: &Namespace, mut command: Command, log: &Path) -> 
 /// The interval at which a child is polled.
 const POLL: Duration = Duration::from_millis(5);
 
-/// More than this is not read of what a child says.
+/// Most bytes that are read of a child's output.
 const SAID_BYTES_MAX: u64 = 1 << 20;
 
 /// The commands of `weir-lab`; all others are those of `weir`.

@@ -29,8 +29,8 @@ pub struct BarGroup {
     pub name: String,
     /// The guarantee, drawn as a mark across its bars.
     pub guarantee: Option<f64>,
-    /// From left to right: first, in grey, what the others are compared with. The k-th has the
-    /// same colour in every group.
+    /// From left to right: the first, in grey, is what the others are compared with. The k-th has
+    /// the same colour in every group.
     pub bars: Vec<Bar>,
 }
 
@@ -83,7 +83,7 @@ impl Bars {
     }
 }
 
-/// From values to pixels and labels.
+/// The scale that converts values to pixels and labels.
 struct Scale {
     divisor: f64,
     pixels: f64,
@@ -137,7 +137,7 @@ fn line(
     paper.draw(&PathElement::new([from, to], ink.stroke_width(wide))).map_err(refused)
 }
 
-/// Three digits, as much as an eye reads from a bar.
+/// Formats a value with three digits, as many as an eye reads from a bar.
 fn label(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Distributions: which share of the samples is at most so large.
+//! Cumulative distributions: the share of the samples that are at most as large as each value.
 
 use plotters::coord::combinators::IntoLogRange;
 use plotters::element::PathElement;
@@ -30,7 +30,8 @@ pub struct Distribution {
 pub struct Curve {
     /// Its name, written beside its 99th percentile.
     pub name: String,
-    /// In any order. A logarithmic axis has no zero: those not above it are drawn at its left end.
+    /// The samples, in any order. A logarithmic axis has no zero: samples that are not above zero
+    /// are drawn at its left end.
     pub samples: Vec<f64>,
 }
 
@@ -70,7 +71,7 @@ impl Distribution {
         })
     }
 
-    /// Ends of the axis: whole powers of ten.
+    /// Returns the ends of the axis, which are whole powers of ten.
     fn range(&self) -> Result<(f64, f64), PlotError> {
         let (mut least, mut greatest) = (f64::INFINITY, 0.0_f64);
         for curve in &self.curves {
@@ -102,7 +103,7 @@ impl Curve {
         sorted.get((sorted.len() * 99).div_ceil(100).max(1) - 1).copied().unwrap_or(0.0)
     }
 
-    /// Corners of the staircase, at most [`POINTS_MAX`] of them.
+    /// Returns the corners of the staircase: two for each of at most [`POINTS_MAX`] + 1 samples.
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 samples")]
     fn points(&self, least: f64) -> Vec<(f64, f64)> {
         let sorted = self.sorted();
@@ -126,7 +127,7 @@ impl Curve {
     }
 }
 
-/// Three digits: a percentile of a few thousand samples is no better.
+/// Rounds a value to three digits: a percentile of a few thousand samples is no better.
 fn rounded(value: f64) -> f64 {
     if value <= 0.0 {
         return value;

@@ -31,7 +31,7 @@ pub struct Points {
 pub struct PointSet {
     /// Its name, written above the points in their colour.
     pub name: String,
-    /// None below 0.
+    /// The points; no coordinate is below 0.
     pub points: Vec<(f64, f64)>,
     /// Half the length of each point's error bar; empty: no bars.
     pub halves: Vec<f64>,
@@ -40,17 +40,17 @@ pub struct PointSet {
 }
 
 impl PointSet {
-    /// Points that a line joins.
+    /// Makes a set of points that a line joins.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, halves: Vec::new(), joined: true }
     }
 
-    /// Points alone.
+    /// Makes a set of points without a line.
     pub fn scatter(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { joined: false, ..Self::line(name, points) }
     }
 
-    /// Gives each point an error bar, which reaches so far to both sides.
+    /// Gives each point an error bar. The bar of point k reaches `halves[k]` up and down.
     #[must_use]
     pub fn within(self, halves: Vec<f64>) -> Self {
         Self { halves, ..self }
@@ -107,7 +107,7 @@ impl Points {
         })
     }
 
-    /// Ends of both axes, a little beyond the farthest points.
+    /// Returns the ends of both axes, a little beyond the farthest points.
     fn ends(&self) -> Result<(f64, f64), PlotError> {
         let (mut right, mut top) = (0.0_f64, 0.0_f64);
         for set in &self.sets {

@@ -18,10 +18,10 @@ pub enum PlotError {
     /// There is nothing to draw.
     #[error("nothing to draw: {0}")]
     Empty(&'static str),
-    /// A number that is not finite has no place on paper; its line.
+    /// A sample is not finite, or a bar is below zero; the name of the line or group.
     #[error("'{0}' has a sample that is no finite number")]
     NotFinite(String),
-    /// The picture would be empty or too large; the scale that was asked for.
+    /// The PNG would be empty or too large; the requested scale.
     #[error("a scale of {0} gives no picture")]
     Scale(String),
     /// The drawing library refused.

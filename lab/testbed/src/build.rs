@@ -87,8 +87,9 @@ pub(super) fn configure(topology: &Topology, node: usize, actual: &Actual) -> Co
 }
 
 /// Returns the command that sets the queue, and the rate if there is one, at each end in a node. A
-/// veth without a queue drops what its peer has no room for, after the sender was told that it is
-/// sent; with a queue, the sender is held back. With `netem` the queue also delays frames.
+/// veth without a queue drops frames that its peer has no room for, although the sender was told
+/// that they are sent; with a queue, the sender is held back. With `netem` the queue also delays
+/// frames.
 pub(super) fn shape(topology: &Topology, node: usize, netem: bool) -> Command {
     let mut lines = Vec::new();
     for (link, end) in topology.ends_of(node) {
@@ -157,7 +158,7 @@ const LIMIT_MAX: u64 = 1 << 30;
 /// The bytes of an 802.1Q tag.
 const TAG_BYTES: u64 = 4;
 
-/// Frames under way on a link that netem delays: 1 s at 250 kpps, as in our own delay line.
+/// Most frames under way on a link that netem delays: 1 s at 250 kpps.
 const UNDER_WAY_MAX: u32 = 250_000;
 
 /// The options of a bridge: ports forward at once, and it sends no multicast queries.

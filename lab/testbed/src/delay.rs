@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Delay on a link: by netem where the kernel has it; else the link is cut in two, and a delay
+//! Delay on a link: by netem if the kernel has it. Otherwise the link is cut in two, and a delay
 //! line of ours, a process in a namespace of the lab, joins the halves.
 //!
-//! The process needs no way back of its own: it ends with its namespace.
+//! The process needs no undo of its own: it ends when its namespace is deleted.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,13 +25,13 @@ use weir_platform::process;
 /// The means of delaying links on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DelayPlan {
-    /// netem does it.
+    /// True if netem delays all of them.
     pub(super) netem: bool,
     /// The devices that our delay lines join.
     pub(super) pairs: Vec<DelayedPair>,
 }
 
-/// The topology as it is built on this host, and how its links are delayed.
+/// Returns the topology as it is built on this host, and how its links are delayed.
 pub(super) fn expand(topology: &Topology) -> (Topology, DelayPlan) {
     let is_delayed = |link: &TopologyLink| link.ends.iter().any(|end| end.delay > Nanos::ZERO);
     if !topology.links.iter().any(is_delayed) {
@@ -66,7 +66,7 @@ fn cut(topology: &Topology, is_delayed: impl Fn(&TopologyLink) -> bool) -> (Topo
     (built, DelayPlan { netem: false, pairs })
 }
 
-/// The end of a half inside the line. Its queue holds what either end's does.
+/// Makes the end of a half-link at the delay line. Its queue is the longer of the two ends' queues.
 fn inner(node: usize, device: String, a: &End, b: &End) -> End {
     End {
         node,
@@ -113,7 +113,7 @@ pub(super) fn start(
     match is_ready(&mut child) {
         true => Ok(Some(child)),
         false => {
-            // It may have ended by itself; either way it is gone then.
+            // It may have ended by itself, so failures here do not matter.
             let _ = child.kill();
             let _ = child.wait();
             let executable = executable.to_string_lossy();
@@ -140,7 +140,7 @@ fn is_ready(child: &mut Child) -> bool {
     let (said, heard) = mpsc::channel();
     thread::spawn(move || {
         let lines = BufReader::new(output).lines().map_while(Result::ok);
-        // The program may print more than that.
+        // The program may print other lines before that one.
         let _ = said.send(lines.take(LINES_MAX).any(|line| line.trim_end().ends_with(READY)));
     });
     heard.recv_timeout(PATIENCE).unwrap_or(false)
@@ -150,13 +150,13 @@ fn namespace(topology: &Topology) -> String {
     format!("{}-{NODE}", topology.name)
 }
 
-/// With a dot, which no node of a topology may have.
+/// The node of the delay lines. No node of a topology may have a dot in its name.
 const NODE: &str = "delay.line";
 
 /// The time that a line may take to open its devices, and to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A program that says more before it is ready is not ours.
+/// Most lines that are read before the program is ready.
 const LINES_MAX: usize = 100;
 
 #[cfg(test)]

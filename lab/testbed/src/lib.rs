@@ -103,7 +103,7 @@ impl Lab {
         let actual = read_actual(topology, &host)?;
         at_each_node(topology, |node| host.run(&build::quiet(topology, node)).map(drop))?;
         for command in build::make_links(topology, &actual) {
-            // Deleting one end of a pair deletes the other, too.
+            // Deleting one end of a pair deletes the other, which a later command then misses.
             host.run(&command).or_else(|error| error.is_gone().then(String::new).ok_or(error))?;
         }
         at_each_node(topology, |node| {

@@ -347,7 +347,7 @@ fn cidr(text: &str) -> Option<Cidr> {
 const NODES_MAX: usize = 1024;
 /// The most links: one bridge of the kernel has at most 1023 ports.
 const LINKS_MAX: usize = 4096;
-/// Lab and node name with a dash between them stay below what a namespace's name may be.
+/// With this length, lab and node name with a dash between them fit into a namespace's name.
 const NAME_LEN_MAX: usize = 24;
 /// IFNAMSIZ without its zero.
 const DEVICE_LEN_MAX: usize = 15;

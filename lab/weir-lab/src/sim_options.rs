@@ -26,7 +26,7 @@ impl SimOptions {
         SimArm { seed: self.seed.unwrap_or_default(), captures, host: None }
     }
 
-    /// Refuses both where nothing runs in virtual time.
+    /// Refuses both options if nothing runs in virtual time.
     pub(crate) fn check(&self, on: RunOn) -> Result<(), Failure> {
         match on {
             RunOn::Lab => self.refuse("--on lab"),
@@ -34,18 +34,18 @@ impl SimOptions {
         }
     }
 
-    /// Refuses both at a place that is not in virtual time.
+    /// Refuses both options for `place`, which is not in virtual time.
     pub(crate) fn refuse(&self, place: &str) -> Result<(), Failure> {
         self.refuse_seed(place, "--on sim")?;
         self.refuse_pcap(place, "--on sim")
     }
 
-    /// Refuses a seed for something that draws nothing; `others` do.
+    /// Refuses a seed for `what`, which draws no random numbers; `others` do.
     pub(crate) fn refuse_seed(&self, what: &str, others: &str) -> Result<(), Failure> {
         refuse_if(self.seed.is_some(), what, NO_SEED, others)
     }
 
-    /// Refuses captures for something without frames; `others` have them.
+    /// Refuses captures for `what`, which has no frames; `others` have them.
     pub(crate) fn refuse_pcap(&self, what: &str, others: &str) -> Result<(), Failure> {
         refuse_if(self.pcap, what, NO_FRAMES, others)
     }
@@ -55,6 +55,6 @@ fn refuse_if(wrong: bool, what: &str, why: &str, others: &str) -> Result<(), Fai
     if wrong { Err(UsageError(format!("{what}: {why} {others}")).into()) } else { Ok(()) }
 }
 
-/// The reasons of refusals, which a list of what takes the option follows.
+/// The reasons of refusals. A list of commands that take the option follows.
 pub(crate) const NO_SEED: &str = "--seed changes nothing there; it is for";
 pub(crate) const NO_FRAMES: &str = "--pcap finds no frames there; it is for";

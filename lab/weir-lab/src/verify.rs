@@ -84,7 +84,7 @@ impl Verify {
         // A row that was asked for is never left out silently.
         let left_out = |row: &'a Requirement| Some((row, self.leaves_out(row)?));
         let strange = table.rows.iter().filter(chosen).filter_map(left_out);
-        // One that is in virtual time says more about the options.
+        // Prefer a row that has virtual time: its reason says more about the options.
         let strange = strange.min_by_key(|(row, _)| !row.is_simulated());
         let any = table.rows.iter().any(|row| self.leaves_out(row).is_none());
         if let Some((row, why)) = strange.filter(|_| !any || !self.row.is_empty()) {
@@ -98,7 +98,7 @@ impl Verify {
         Ok(table.rows.iter().filter(wanted).collect())
     }
 
-    /// Returns why a row does not run as it is asked for; a list of rows that do is to follow.
+    /// Returns why a row does not run with these options. A list of rows that do run is to follow.
     fn leaves_out(&self, row: &Requirement) -> Option<&'static str> {
         let SimOptions { seed, pcap } = self.sim;
         match self.on {
@@ -110,7 +110,7 @@ impl Verify {
         }
     }
 
-    /// Returns the tables with the rows that run as it is asked for, if they have any.
+    /// Returns the tables that have rows which run with these options, with these rows.
     fn tables(&self) -> impl Iterator<Item = (&'static str, Vec<&'static Requirement>)> {
         let of = |table: &'static RequirementTable| {
             let rows = table.rows.iter().filter(|row| self.leaves_out(row).is_none());

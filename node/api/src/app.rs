@@ -24,21 +24,22 @@ pub(crate) struct App {
     pub(crate) connections: Slots,
     /// Open connections over TCP, counted apart: remote callers take no place from local ones.
     pub(crate) remote_connections: Slots,
-    /// Open connections over TCP of each address: none takes all places.
+    /// Open connections over TCP of each address, so that none takes all places.
     pub(crate) remote_addresses: SlotsByKey<IpAddr>,
     /// Requests without an answer yet.
     pub(crate) under_way: Slots,
     control: Arc<dyn Control>,
     waiting: Slots,
-    /// Changes are made one at a time: those that wait for their turn take no thread from readers.
+    /// Changes are made one at a time; those that wait for their turn take no thread from readers.
     turn: Mutex<()>,
-    /// Bounds the lines that tell the operator what each tenant was refused.
+    /// Bounds the lines that tell the operator what each tenant or reader was refused.
     told: RateLimits,
     /// Listeners with a token.
     pub(crate) listeners: Slots,
-    /// Listeners of each token: none takes all places.
+    /// Listeners of each token, so that none takes all places.
     pub(crate) listeners_each: SlotsByKey<String>,
-    /// Listeners without a token: root on the Unix socket, whom no token keeps out.
+    /// Listeners without a token: root on the Unix socket, which callers with tokens cannot keep
+    /// out.
     pub(crate) root_listeners: Slots,
     /// Reports that are being read.
     pub(crate) reports: Slots,
@@ -46,7 +47,8 @@ pub(crate) struct App {
     pub(crate) watches: Slots,
     /// Counts of refusals since the start.
     pub(crate) refused: RefusalCounts,
-    /// The last status and when it was taken: however many ask, the worker is asked seldom.
+    /// The last status and the time at which it was taken, so that many callers cost the worker few
+    /// requests.
     status: Mutex<Option<(Instant, Arc<NodeStatus>)>>,
 }
 
@@ -73,7 +75,7 @@ impl App {
         }
     }
 
-    /// The bounded numbers of open connections and listeners, by name in the metrics.
+    /// Returns the places for connections and listeners, each with its name in the metrics.
     pub(crate) const fn places(&self) -> [(&'static str, &Slots); 4] {
         [
             ("connections", &self.connections),
@@ -105,7 +107,7 @@ impl App {
         answer.map_err(Rejection::from)
     }
 
-    /// Asks the node, after the changes that were asked for before.
+    /// Asks the node, after the changes that were requested before.
     pub(crate) async fn ask_in_turn<T: Send + 'static>(
         &self,
         question: impl FnOnce(&dyn Control) -> Result<T, Refusal> + Send + 'static,
@@ -114,8 +116,8 @@ impl App {
         self.ask(question).await
     }
 
-    /// Asks the node for a change, after those that were asked for before. The next status is a
-    /// new one.
+    /// Asks the node for a change, after those that were requested before. The next status is read
+    /// anew.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&dyn Control) -> Result<T, Refusal> + Send + 'static,
@@ -188,15 +190,16 @@ impl App {
     }
 }
 
-/// Reports that are read at once: half of the threads that wait.
+/// The most reports that are read at once: half of the threads on which requests wait for the node.
 const REPORTS: usize = 2;
 
-/// Characters of a refusal in the log.
+/// The most characters of a refusal in the log.
 const TOLD_MAX: usize = 200;
 
-/// One address may have that part of the connections over TCP, one token that part of the
-/// listeners.
+/// The divisor for fair shares: one address may have this part of the connections over TCP, and one
+/// token this part of the listeners.
 const SHARE: usize = 4;
 
-/// A person sees no difference; the worker is asked 50 times a second at most.
+/// The greatest age of a status: a person sees no difference, and the worker is asked at most 50
+/// times a second.
 const STATUS_AGE_MAX: Duration = Duration::from_millis(20);

@@ -26,8 +26,8 @@ pub(crate) async fn json<T: DeserializeOwned>(
         .map_err(|error| Rejection::new(ErrorCode::Malformed, format!("body: {error}")))
 }
 
-/// Reads a body to its end. One that is too long is read on for a while and forgotten, so that its
-/// sender hears why it is refused.
+/// Reads a body to its end. A body that is too long is read on and discarded up to a bound, so that
+/// its sender gets the refusal.
 async fn bytes(limits: &ApiLimits, body: Body) -> Result<Vec<u8>, Rejection> {
     let reading = async {
         let (mut body, mut bytes, mut length) = (body, Vec::new(), 0_usize);
@@ -56,6 +56,6 @@ async fn bytes(limits: &ApiLimits, body: Body) -> Result<Vec<u8>, Rejection> {
     })
 }
 
-/// Bytes that are read of a body beyond its bound: a sender that does not listen while it sends
-/// would see a broken connection instead of an answer.
+/// The most bytes of a body that are read beyond its bound. A sender that does not listen while it
+/// sends would otherwise see a broken connection instead of an answer.
 const SWALLOWED_BYTES: usize = 16 << 20;

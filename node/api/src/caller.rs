@@ -129,7 +129,7 @@ impl Caller {
         Err(Rejection::new(ErrorCode::Forbidden, text))
     }
 
-    /// Refuses a reader's request by another method than those that read.
+    /// Refuses a reader's request whose method is not one that reads.
     pub(crate) fn may_use(&self, method: &Method) -> Result<(), Rejection> {
         if self.role != CallerRole::Reader || [Method::GET, Method::HEAD].contains(method) {
             return Ok(());
@@ -137,7 +137,7 @@ impl Caller {
         Err(Rejection::new(ErrorCode::Forbidden, self.changes_nothing()))
     }
 
-    /// The text with which a reader's change is refused.
+    /// Returns the text with which a reader's change is refused.
     fn changes_nothing(&self) -> String {
         format!("{} is a reader, and changes nothing", self.who)
     }
@@ -344,7 +344,7 @@ mod tests {
         Caller { who: "token shop".to_owned(), role, token: Some(sha256(b"x")) }
     }
 
-    /// The tenant's token, as the policy has it.
+    /// Returns the tenant's token, as the policy has it.
     fn token() -> weir_policy::Token {
         let (slice, sha256) = (Some("gold".to_owned()), sha256(b"x"));
         weir_policy::Token { name: "shop".into(), role: TokenRole::Tenant, slice, sha256 }

@@ -15,8 +15,9 @@ pub(crate) fn request(query: CaptureQuery, vif: String) -> CaptureRequest {
     CaptureRequest { vif, snaplen, direction, mac, vlan, src, dst, port }
 }
 
-/// Streams the blocks as they come, while `may` says that the reader is still allowed to read. An
-/// empty block only asks whether somebody still reads. The capture ends when the body is dropped.
+/// Streams the blocks as they come, while `may` says that the reader is still allowed to read. The
+/// node sends an empty block only to test whether somebody still reads. The capture ends when the
+/// body is dropped.
 pub(crate) fn body(
     blocks: Receiver<Vec<u8>>,
     may: impl Fn() -> Option<()> + Send + 'static,
@@ -37,5 +38,5 @@ pub(crate) fn body(
     Body::from_stream(stream)
 }
 
-/// The worker hands on what it copied every 10 ms.
+/// The pause between two looks for a block. The worker hands its copies on every 10 ms.
 const LOOK: Duration = Duration::from_millis(5);

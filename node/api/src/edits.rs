@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Requests turned into edits of the policy's document, and changes on record turned into answers.
 //!
-//! A request says what is to change ([`ChangeSet`], [`NewSlice`], [`NewVif`],
-//! [`XtcChange`]). The node knows one
-//! kind of change: a list of edits, each of which sets or removes one key of the document. This
-//! module translates between the two, and writes units as the document does.
+//! A request says what is to change ([`ChangeSet`], [`NewSlice`], [`NewVif`], [`XtcChange`]). The
+//! node knows one kind of change: a list of edits, each of which sets or removes a key or a whole
+//! item of the document. This module translates between the two, and writes units as the document
+//! does.
 
 use serde_json::{Map, Value};
 use weir_api_types::change::{

@@ -148,7 +148,7 @@ fn curves(vif: &Vif, direction: Direction, policy: &Policy) -> CurvesView {
     }
 }
 
-/// A status may be 20 ms old, which is to be little beside the interval.
+/// The shortest interval. A status may be 20 ms old, which must be little compared with it.
 const INTERVAL_MS_MIN: u64 = 100;
-/// Less than the time that a client waits for an answer.
+/// The longest interval: less than the time that a client waits for an answer.
 const INTERVAL_MS_MAX: u64 = 5_000;

@@ -17,7 +17,7 @@ pub(crate) type SharedApp = State<Arc<App>>;
 pub(crate) type RequestCaller = Extension<Caller>;
 /// The policy that was in force when the request came.
 pub(crate) type RequestPolicy = Extension<Arc<Policy>>;
-/// A name in the path, if it is one.
+/// A name in the path, or the reason why there is none.
 pub(crate) type PathName = Result<Path<String>, PathRejection>;
 
 /// Refuses a request whose query is not of the form that its route takes.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fencing numbers: of processes that do one work in turn, only the one that began last may go on.
+//! Fencing numbers: if several processes do one work in turn, only the one that began last may
+//! continue.
 //!
-//! Brokers of one store take turns by a lease. One that has lost it may not know yet, and its
-//! request may come late. So each request has a header, `weir-fence: WORK NUMBER`; a number smaller
-//! than one that came before for this work is refused. Numbers are forgotten when the node ends.
+//! Brokers of one store take turns by a lease. A broker that has lost the lease may not know it
+//! yet, and its request may come late. So each of its requests has a header, `weir-fence: WORK
+//! NUMBER`. A number smaller than an earlier one for the same work and caller is refused. Numbers
+//! are forgotten when the node ends.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -13,12 +15,13 @@ use axum::http::HeaderMap;
 use crate::caller::Caller;
 use crate::error::{ErrorCode, Rejection};
 
-/// The greatest number of each work, those of the works that came last.
+/// The greatest number of each work, for the [`WORKS_MAX`] works that were used last.
 #[derive(Debug, Default)]
 pub(crate) struct Fences(Mutex<VecDeque<(String, u64)>>);
 
 impl Fences {
-    /// Refuses a request whose fencing number was overtaken. A request without a number passes.
+    /// Refuses a request whose fencing number was overtaken, or is sent by a caller that is no
+    /// administrator. A request without a number passes.
     pub(crate) fn admit(&self, caller: &Caller, headers: &HeaderMap) -> Result<(), Rejection> {
         let Some(value) = headers.get(HEADER) else { return Ok(()) };
         caller.administrator()?;
@@ -30,7 +33,7 @@ impl Fences {
             return Err(Rejection::new(ErrorCode::Malformed, text));
         };
         let work = format!("{}/{work}", caller.who);
-        // Nothing is done under the lock that could leave the list half changed.
+        // No step under the lock can panic and leave the list half changed.
         let mut works = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = works.iter().position(|(known, _)| *known == work);
         let greatest = place.and_then(|place| works.remove(place)).map_or(0, |(_, most)| most);
@@ -55,9 +58,9 @@ fn read(value: &str) -> Option<(&str, u64)> {
 
 /// The header of a request.
 const HEADER: &str = "weir-fence";
-/// Characters of a work.
+/// The most characters of a work.
 const WORK_MAX: usize = 64;
-/// Works whose numbers are kept.
+/// The most works whose numbers are kept.
 const WORKS_MAX: usize = 64;
 
 #[cfg(test)]
@@ -72,8 +75,8 @@ mod tests {
         fences.admit(&caller, &headers).map_err(|refusal| refusal.code)
     }
 
-    /// Goal: a number that was overtaken is refused, for this work of this caller alone; works that
-    /// came last are kept.
+    /// Goal: an overtaken number is refused, for this work of this caller alone; the works that
+    /// were used last are kept.
     #[test]
     fn who_was_overtaken_is_refused() {
         let fences = Fences::default();

@@ -14,14 +14,15 @@ pub(crate) struct ApiLimits {
     pub(crate) head_bytes: usize,
     /// Connections open at once.
     pub(crate) connections: usize,
-    /// Time for a request's head, from the connection's start or the last answer on; then for its
-    /// body.
+    /// Time for a request's head, counted from the start of the connection or from the last answer,
+    /// and again for its body.
     pub(crate) request_time: Duration,
     /// Requests a second of one caller.
     pub(crate) requests_per_second: u32,
-    /// Wrong tokens a minute of one address.
+    /// Requests a minute without a known token from one address; also logged refusals a minute of
+    /// one tenant or reader.
     pub(crate) wrong_tokens_per_minute: u32,
-    /// Streams of events at once.
+    /// Callers that listen to events or wait for an explanation at once.
     pub(crate) listeners: usize,
     /// Requests that wait for the node at once.
     pub(crate) waiting: usize,
@@ -47,9 +48,11 @@ impl ApiLimits {
     }
 }
 
-/// Longer than any head with a token; hyper takes no less than 8 KiB.
+/// The bytes of a request's head: more than any head with a token needs. Hyper takes no less than 8
+/// KiB.
 const HEAD_BYTES: usize = 16 << 10;
-/// The bound on requests that wait for the worker.
+/// The most requests that wait for the node at once.
 const WAITING: usize = 64;
-/// Changes are made one at a time; the others read.
+/// The threads on which requests wait for the node. Changes are made one at a time; the other
+/// threads serve readers.
 const BLOCKING_THREADS: usize = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The host that a browser may ask for the page over plain TCP: this machine.
+//! The hosts that a request over plain TCP may name: only this machine.
 
 use std::net::IpAddr;
 
@@ -8,8 +8,9 @@ use weir_api_types::error::shown;
 
 use crate::error::{ErrorCode, Rejection};
 
-/// Refuses a request over plain TCP whose host is no loopback address: a browser would keep the
-/// reader's token for that name, and the name's owner could read it there.
+/// Returns the refusal of a request over plain TCP whose host is not this machine. Otherwise a
+/// browser would keep the person's token for another name, and the owner of that name could read
+/// it.
 pub(crate) fn foreign_host<B>(request: &Request<B>) -> Option<Rejection> {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let host = host.unwrap_or_default();

@@ -425,7 +425,7 @@ const SERVICE: &[ServiceFamily] = &[
     }),
 ];
 
-/// The CPU model of the node, if it has one, beside the worker's processor time.
+/// Writes the verdict on the node's CPU model, if it has one.
 fn cpu_model(page: &mut Exposition, status: &NodeStatus) {
     let Some(model) = &status.cpu_model else { return };
     let name = "weir_cpu_model_drifted";

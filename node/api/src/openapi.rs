@@ -15,7 +15,7 @@ use crate::{
 /// Returns the document as JSON, equal in every build of a version.
 #[must_use]
 pub fn document() -> String {
-    // Made of texts and numbers; nothing of it can fail.
+    // The document consists of texts and numbers, so its conversion cannot fail.
     Api::openapi().to_pretty_json().map_or_else(|error| error.to_string(), |text| text + "\n")
 }
 

@@ -259,7 +259,7 @@ pub(crate) async fn metrics(
 ) -> Result<Response, Rejection> {
     let service = app.ask(|control| Ok(control.service())).await?;
     let status = app.status().await?;
-    // Without routers if their control loops do not answer.
+    // If the control loops do not answer, the page has no routers.
     let routers = app.ask(|control| Ok(control.routers(None).unwrap_or_default())).await?;
     let classes = app.ask(|control| Ok(control.classes().unwrap_or_default())).await?;
     let (routers, classes) = (&routers, classes.as_slice());
@@ -276,6 +276,6 @@ fn no_vif(name: &str) -> Rejection {
 const PCAPNG: &str = "application/x-pcapng";
 /// The largest value of `api.changes`.
 const NEWEST_MAX: u32 = 100_000;
-/// 10 Hz: a person sees nothing faster.
+/// The shortest interval of events: a person sees nothing faster than 10 Hz.
 const INTERVAL_MS_MIN: u64 = 100;
 const INTERVAL_MS_MAX: u64 = 60_000;

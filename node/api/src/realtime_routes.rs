@@ -93,7 +93,7 @@ fn advice_view(router: String, of: &RouterActivations) -> AdviceView {
     }
 }
 
-/// Fewer show no pattern.
+/// The shortest observation: a shorter one shows no pattern.
 const INTERVAL_MS_MIN: u64 = 100;
-/// Less than the time that a client waits for an answer.
+/// The longest observation: less than the time that a client waits for an answer.
 const INTERVAL_MS_MAX: u64 = 10_000;

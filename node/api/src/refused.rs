@@ -19,11 +19,12 @@ pub(crate) struct RefusalCounts {
 pub(crate) enum TurnAwayReason {
     /// The caller is unknown.
     Unknown,
-    /// The caller is unknown, and has failed so often that it is not logged any more.
+    /// The caller is unknown, and has failed so often that its failures are no longer logged.
     WrongTokens,
     /// The caller exceeds its request rate.
     Requests,
-    /// A tenant was refused something, and so much of its is logged that this is not.
+    /// A tenant or reader was refused something, and it exceeds the rate at which its refusals are
+    /// logged.
     Untold,
     /// The peer did not read its answer.
     Reader,
@@ -59,7 +60,7 @@ impl RefusalCounts {
         }
     }
 
-    /// Returns how many requests were turned away for this reason.
+    /// Returns the number of requests that were turned away for this reason.
     pub(crate) fn turned_away(&self, reason: TurnAwayReason) -> u64 {
         self.by_reason[reason as usize].load(Ordering::Relaxed)
     }

@@ -111,7 +111,7 @@ fn mean_bps(bytes: u64, time_ns: u64) -> u64 {
     u64::try_from((bits + time / 2) / time).unwrap_or(u64::MAX)
 }
 
-/// The longest time for which anything is kept.
+/// The longest time to look back: nothing is kept for longer.
 const SINCE_S_MAX: u64 = 366 * 86_400;
 
 #[cfg(test)]

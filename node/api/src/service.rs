@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The way of one request, from its head to its answer.
+//! The path of one request, from its head to its answer.
 //!
 //! A file of the page is served to everybody, since a browser has no token before it has the page.
 //! Every other request is authenticated, counted against the caller's rate, and handed to its
@@ -38,7 +38,7 @@ pub(crate) struct RequestService {
 }
 
 impl RequestService {
-    /// Makes a service of this state, with the limits that it has.
+    /// Makes a service of this state, with the limits in it.
     pub(crate) fn new(app: Arc<App>) -> Self {
         let limits = &app.limits;
         Self {
@@ -73,8 +73,8 @@ impl RequestService {
         answer
     }
 
-    /// Returns a request that may go to its route, or as the error its answer: a file of the page,
-    /// or a refusal.
+    /// Returns the request if it may go to its route. Otherwise the error is its answer: a file of
+    /// the page, or a refusal.
     fn receive(
         &self,
         origin: &ConnectionOrigin,
@@ -138,7 +138,7 @@ impl RequestService {
     }
 }
 
-/// The name under which a connection without a known token is counted against limits of rates.
+/// Returns the name under which requests without a known token are counted against rate limits.
 fn counted_as(origin: &ConnectionOrigin) -> String {
     match origin {
         ConnectionOrigin::Local { .. } => origin.name(),

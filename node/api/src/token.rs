@@ -6,7 +6,7 @@ use weir_policy::Digest;
 
 use crate::caller::sha256;
 
-/// A token and its digest. The token is for its owner, the digest for the policy.
+/// Makes a token and its digest. The token is for its owner, the digest for the policy.
 ///
 /// # Errors
 /// The system gives no random bits.

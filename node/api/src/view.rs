@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The part of an answer that a caller may see.
 //!
-//! An administrator sees everything. A tenant sees its own slice, the routers and vifs of that
-//! slice, and nothing of the ports, of the worker, or of the node's files.
+//! An administrator or a reader sees all of an answer. A tenant sees its own slice, the routers and
+//! vifs of that slice, and nothing of the ports, of the worker, or of the node's files.
 
 use std::borrow::Cow;
 
@@ -112,8 +112,8 @@ fn router(of: &Router, all: bool) -> RouterGroupView {
     }
 }
 
-/// Returns the state of a router's class as an answer. What is wrong with it may name other routers
-/// and the host: a tenant reads only that something is.
+/// Returns the state of a router's class as an answer. The text of a trouble may name other routers
+/// and the host, so a tenant reads only that there is one.
 pub(crate) fn class_status(of: &ClassStatus, caller: &Caller) -> ClassStatusView {
     let guaranteed = of.kind != RealtimeKind::Normal;
     let applied = of.applied.unwrap_or_default();
@@ -230,8 +230,8 @@ mod tests {
     use super::*;
     use weir_api_types::status::{IfaceStatus, RemovedPackets, Verdict, WorkerStatus};
 
-    /// An administrator sees every field; of a tenant's answer every field that tells of others, of
-    /// the node or of its files is absent.
+    /// Goal: an administrator sees every field; a tenant's answer lacks every field about others,
+    /// the node or its files.
     #[test]
     fn an_administrator_sees_the_whole_status_and_a_tenant_its_own() {
         let mut whole = NodeStatus { node: "edge".into(), now_ns: 7, ..NodeStatus::default() };
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(sent, expected);
     }
 
-    /// Goal: an administrator reads what the policy gives to the host itself, a tenant no ports.
+    /// Goal: an administrator reads the shares of the host itself; a tenant sees no ports.
     #[test]
     fn the_shares_of_the_host_are_told() {
         let mut whole = Policy::new("edge");

@@ -13,7 +13,7 @@ use crate::error::broken;
 /// The captured frames, as they arrive.
 #[derive(Debug)]
 pub struct CaptureStream {
-    /// Tells how the capture changes the path of the vif's frames, if it does.
+    /// How the capture changes the path of the vif's frames, if it does.
     pub note: Option<String>,
     pub(crate) body: AnswerBody,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The call of the runtime: what it wants, and of which attachment (CNI specification,
+//! The call of the runtime: the operation and the attachment that it is for (CNI specification,
 //! *Parameters*).
 
 use crate::failure::{FailureCode, PluginFailure};
@@ -13,11 +13,11 @@ pub(crate) enum Operation {
     Check,
     /// An attachment is gone.
     Del,
-    /// All attachments but those that are named are gone.
+    /// All attachments except the named ones are gone.
     Gc,
     /// The runtime is about to add attachments.
     Status,
-    /// The versions that are spoken.
+    /// The runtime asks for the supported versions.
     Version,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Attachment {
     pub(crate) interface: String,
 }
 
-/// Reads a variable of the environment; an empty one is as good as none.
+/// A function that reads a variable of the environment. An empty variable counts as missing.
 pub(crate) type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 impl Operation {

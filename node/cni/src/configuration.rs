@@ -106,7 +106,7 @@ impl NetworkConfiguration {
         Ok(Self { keys })
     }
 
-    /// The version that the configuration names, supported or not.
+    /// Returns the version that the configuration names, supported or not.
     pub(crate) fn version(&self) -> &str {
         self.text("cniVersion").unwrap_or("0.1.0")
     }
@@ -121,13 +121,13 @@ impl NetworkConfiguration {
         Err(PluginFailure::new(FailureCode::Version, message))
     }
 
-    /// The network's name.
+    /// Returns the network's name.
     pub(crate) fn network(&self) -> Result<&str, PluginFailure> {
         let name = self.text("name").filter(|name| !name.is_empty());
         name.ok_or_else(|| wrong("name: is missing in the network's configuration"))
     }
 
-    /// The name of the node.
+    /// Returns the name of the node.
     pub(crate) fn node(&self) -> Result<&str, PluginFailure> {
         let name = match self.keys.get("node") {
             None => return Ok(NODE_DEFAULT),
@@ -140,7 +140,7 @@ impl NetworkConfiguration {
         Ok(name)
     }
 
-    /// The node's state folder, where its socket is; `None`: the default one.
+    /// Returns the node's state folder, which has its socket; `None`: the default one.
     pub(crate) fn state(&self) -> Result<Option<&str>, PluginFailure> {
         match self.keys.get("state") {
             None => Ok(None),
@@ -149,7 +149,7 @@ impl NetworkConfiguration {
         }
     }
 
-    /// The result of the earlier plug-ins, unchanged.
+    /// Returns the result of the earlier plug-ins, unchanged.
     pub(crate) fn result_before(&self) -> Result<&Value, PluginFailure> {
         let found = self.keys.get("prevResult").filter(|result| result.is_object());
         found.ok_or_else(|| {
@@ -160,7 +160,7 @@ impl NetworkConfiguration {
         })
     }
 
-    /// The interfaces of that result.
+    /// Returns the interfaces of that result.
     pub(crate) fn interfaces(&self) -> Result<Vec<ResultInterface>, PluginFailure> {
         let found = self.result_before()?.get("interfaces").cloned().unwrap_or_default();
         if found.is_null() {
@@ -170,7 +170,7 @@ impl NetworkConfiguration {
             .map_err(|error| wrong(format!("prevResult.interfaces: {error}")))
     }
 
-    /// The attachments that still exist, for `GC`.
+    /// Returns the attachments that still exist, for `GC`.
     pub(crate) fn valid_attachments(&self) -> Result<Vec<Attachment>, PluginFailure> {
         #[derive(Deserialize)]
         struct Valid {
@@ -187,7 +187,7 @@ impl NetworkConfiguration {
         each.collect::<Result<_, _>>().map_err(|error| wrong(format!("{ATTACHMENTS}: {error}")))
     }
 
-    /// The terms of the vif of an attachment.
+    /// Returns the terms of the vif of an attachment.
     pub(crate) fn terms(&self) -> Result<VifTerms, PluginFailure> {
         self.check_keys()?;
         let read =
@@ -332,7 +332,7 @@ mod tests {
         };
         assert_eq!(limits(10_000_000, 80_001), [10_000_000, 10_001]);
         assert_eq!(limits(30_000_000, 80_001), [20_000_000, 10_001]);
-        // kubelet sends this burst when it means none.
+        // The kubelet sends this burst if it sets none.
         assert_eq!(limits(10_000_000, 2_147_483_647), [10_000_000, 50_000]);
         assert_eq!(limits(0, 0), [20_000_000, 50_000]);
     }

@@ -20,15 +20,15 @@ pub(crate) struct HostDevice {
 #[derive(Debug, Deserialize)]
 struct LinkFacts {
     ifindex: u32,
-    /// The number of its other end, in that one's namespace.
+    /// The number of its peer, in the peer's namespace.
     link_index: Option<u32>,
     #[serde(default)]
     address: String,
 }
 
 impl HostDevice {
-    /// Finds the host's end of `interface` inside the namespace at `path`: the one of the
-    /// `interfaces` of the result before that is its peer.
+    /// Finds the host's end of `interface`, which is inside the namespace at `path`: its peer among
+    /// the `interfaces` of the earlier plug-ins' result.
     pub(crate) fn find(
         on: &dyn Platform,
         path: &str,
@@ -41,7 +41,7 @@ impl HostDevice {
         let inside = link(on, &inside)?;
         for one in interfaces.iter().filter(|one| one.sandbox.is_empty()) {
             let shown = Command::new("ip", ["-j", "link", "show", "dev", &one.name]);
-            // A device that is gone is not the one.
+            // A device that is gone cannot be the peer.
             let Ok(outside) = link(on, &shown) else { continue };
             if Some(outside.ifindex) == inside.link_index {
                 return Ok(Self { name: one.name.clone(), mac: inside.address });

@@ -18,11 +18,11 @@ pub(crate) struct PluginFailure {
 /// Codes of the specification, and one of Weir's own (from 100 on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureCode {
-    /// The version of the configuration is not spoken.
+    /// The version of the configuration is not supported.
     Version = 1,
     /// A key of the configuration is not known.
     UnknownKey = 2,
-    /// A variable of the environment is missing or has no such value.
+    /// A variable of the environment is missing or has an invalid value.
     Environment = 4,
     /// Standard input cannot be read, or a command of the host failed.
     Io = 5,
@@ -30,9 +30,9 @@ pub(crate) enum FailureCode {
     Decode = 6,
     /// A value of the configuration is missing or wrong.
     Configuration = 7,
-    /// The node does not answer now.
+    /// The node does not answer now, or is busy.
     TryAgain = 11,
-    /// The node does not answer, as the answer to `STATUS`.
+    /// The node does not answer or does not forward; this is an answer to `STATUS`.
     NotAvailable = 50,
     /// The node refused the change, or the attachment is not as `ADD` left it.
     Refused = 100,
@@ -52,7 +52,8 @@ impl PluginFailure {
         Self { code, message: message.into() }
     }
 
-    /// Returns what the runtime reads. `version`: that of the configuration, as far as it is known.
+    /// Returns the error as the runtime reads it. `version` is the version of the configuration, as
+    /// far as it is known.
     pub(crate) fn answer<'a>(&'a self, version: &'a str) -> ErrorAnswer<'a> {
         ErrorAnswer { cni_version: version, code: self.code as u32, msg: &self.message }
     }

@@ -24,7 +24,7 @@ use crate::configuration::{NetworkConfiguration, VERSIONS};
 use crate::device::HostDevice;
 use crate::failure::{FailureCode, PluginFailure};
 
-/// Executes a call. Returns what the runtime reads on standard output, if anything.
+/// Executes a call. Returns the answer that the runtime reads on standard output, if any.
 pub(crate) fn execute(
     operation: Operation,
     configuration: &NetworkConfiguration,
@@ -71,7 +71,7 @@ impl<'a> AttachedNetwork<'a> {
         Ok(Self { configuration, prefix, client: Client::new(&socket) })
     }
 
-    /// The name of an attachment's vif.
+    /// Returns the name of an attachment's vif.
     fn vif(&self, attachment: &Attachment) -> String {
         let parts = [attachment.container.as_str(), &attachment.interface];
         format!("{}{}", self.prefix, digits(ATTACHMENT_DIGITS, &parts))
@@ -135,7 +135,7 @@ impl<'a> AttachedNetwork<'a> {
         }
     }
 
-    /// Returns true if a vif waits for its device.
+    /// Returns true if a vif waits for its device or is missing.
     fn waits(&self, name: &str) -> Result<bool, PluginFailure> {
         let status: NodeStatus = self.client.get("/v1/status")?;
         Ok(status.vif(name).is_none_or(|vif| vif.waiting))
@@ -199,6 +199,7 @@ const NETWORK_DIGITS: usize = 8;
 /// Digits for an attachment. Among a thousand attachments, two have the same digits with a
 /// probability of 2⁻⁴⁵; the node refuses the second.
 const ATTACHMENT_DIGITS: usize = 16;
-/// Tries until the vif must have its device. A node follows its devices within a tenth of a second.
+/// The most looks for the vif's device: two seconds in all. A node follows its devices within a
+/// tenth of a second.
 const TAKEN_TRIES: u32 = 40;
 const TAKEN_PAUSE: Duration = Duration::from_millis(50);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Captures: a copy of a vif's frames as pcapng, for as long as a reader reads it.
+//! Captures: a copy of a vif's frames as pcapng, for as long as somebody reads it.
 //!
 //! The switch copies frames into a bounded ring. Every few milliseconds the worker takes them out
 //! and hands them to the reader in blocks, over a bounded channel. A reader that is too slow loses
@@ -56,7 +56,7 @@ pub struct Capturing {
 /// Why a capture does not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// No frame can be kept in so many bytes.
+    /// The number of bytes to keep of each frame is out of bounds.
     #[error("snaplen is {0}; it must be 1 to {max}", max = CaptureConfig::SNAPLEN_MAX)]
     Snaplen(u16),
     /// There is no such VLAN.
@@ -84,7 +84,7 @@ pub enum CaptureError {
     /// The most captures run already.
     #[error("{CAPTURES_MAX} captures run, which is the most")]
     TooMany,
-    /// The kernel's tables do not follow.
+    /// The kernel's tables could not be changed, so that the vif's frames reach the worker.
     #[error("{0}")]
     Port(#[from] PortError),
 }
@@ -121,8 +121,8 @@ impl CaptureRequest {
         }
     }
 
-    /// Makes the switch's configuration. It accepts what matches one rule, and drops the rest by a
-    /// second rule.
+    /// Makes the switch's configuration: one rule accepts the frames that match the request, a
+    /// second one drops all others.
     fn config(&self) -> Result<CaptureConfig, CaptureError> {
         if !(1..=CaptureConfig::SNAPLEN_MAX).contains(&self.snaplen) {
             return Err(CaptureError::Snaplen(self.snaplen));
@@ -186,8 +186,8 @@ impl Captures {
         self.active.iter().map(|active| active.vif).collect()
     }
 
-    /// Follows a policy that the switch has taken over: vifs have new ids, and the captures of
-    /// those that are gone end.
+    /// Follows a policy that the switch has taken over: vifs may have new ids, and captures of
+    /// removed vifs end.
     pub(crate) fn follow(&mut self, policy: &Policy) {
         self.active.retain_mut(|active| match vif_of(policy, &active.name) {
             Some(vif) => {
@@ -261,10 +261,10 @@ fn origin_ns() -> u64 {
     wall.saturating_sub(clock::now().as_nanos())
 }
 
-/// Blocks of pcapng that may wait for the reader: 2.5 s, with one each 10 ms.
+/// The most blocks of pcapng that wait for the reader: 2.5 s, at one in 10 ms.
 const BLOCKS_MAX: usize = 256;
 
-/// Captures at a time. Each costs a copy of every frame, and some megabytes.
+/// The most captures at a time. Each costs a copy of every frame, and some megabytes.
 const CAPTURES_MAX: usize = 8;
 
 #[cfg(test)]

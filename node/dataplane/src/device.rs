@@ -34,14 +34,14 @@ pub struct AttachedDevice {
     pub fallback: Option<String>,
     /// The gates through which its frames enter.
     pub(crate) gates: DeviceGates,
-    /// Frames stayed in the device's ring at the last flush.
+    /// True if frames stayed in the device's ring at the last flush.
     pub flush_again: bool,
     /// Most bytes that may be handed to the device and not taken by its receiver; `None`: as many
     /// as its ring holds.
     pub in_flight_max: Option<u64>,
-    /// Times that due frames waited since so much, or a whole ring, was in flight.
+    /// Times that due frames waited because `in_flight_max` was reached or the ring was full.
     pub held: u64,
-    /// Reading stops when the vif's queue is full, so that its sender waits.
+    /// True if reading stops when the vif's queue is full, so that its sender waits.
     pub holds_back: bool,
 }
 
@@ -61,7 +61,8 @@ pub struct DetachedDevice {
     pub device: String,
     pub(crate) gates: DeviceGates,
     pub(crate) port: ClosingPort,
-    /// The drops of its gates at that moment. More come until the program is off the device.
+    /// The drops of its gates at that moment. The program drops more until it is detached from the
+    /// device.
     pub(crate) dropped: u64,
 }
 
@@ -119,7 +120,7 @@ impl DeviceGates {
         }
     }
 
-    /// Counts the frames that these gates have dropped since they were made.
+    /// Returns the number of frames that these gates have dropped since they were made.
     pub(crate) fn dropped(&self, gates: &Gates) -> u64 {
         self.all().iter().map(|gate| gates.counters(*gate).dropped.packets).sum()
     }

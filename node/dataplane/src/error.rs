@@ -9,7 +9,7 @@ use crate::fixed::FixedValue;
 /// Why a worker cannot be made for a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The policy is more than the switch holds.
+    /// The switch cannot hold the policy.
     #[error("{0}")]
     Switch(#[from] SwitchError),
     /// The histogram of lateness cannot be made.
@@ -26,7 +26,7 @@ pub enum ReconfigurationError {
     /// A device is missing, or a table of the kernel is full.
     #[error("{0}")]
     Port(#[from] PortError),
-    /// The policy is more than the switch holds.
+    /// The switch cannot hold the policy.
     #[error("{0}")]
     Switch(#[from] SwitchError),
     /// The old policy holds again, but the kernel did not take its redirected paths.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The values of a policy that no change may touch while the node runs.
 //!
-//! The pool of frames is made at the start, the worker's processor time is reserved then, and the
-//! bounds of interface and report are set then. A change of such a value is refused by its key: a
-//! node that accepted a value without following it would be believed.
+//! At the start the pool of frames is made, the worker's processor time is reserved, and the bounds
+//! of API and report are set. A change of such a value is refused by its key: a node that accepted
+//! a value without following it would mislead its operator.
 
 use weir_policy::{Api, Policy};
 
@@ -25,7 +25,7 @@ impl FixedValue {
     /// Checks that `new` changes no fixed value of `old`.
     ///
     /// # Errors
-    /// The first that it changes.
+    /// The first fixed value that it changes.
     pub fn check(old: &Policy, new: &Policy) -> Result<(), Self> {
         let keys = [
             ("name", old.node.name == new.node.name),

@@ -74,7 +74,8 @@ impl WorkerHandle {
     /// Has the worker take over another policy and the devices opened for it.
     ///
     /// # Errors
-    /// The worker is busy or has ended. What it never received comes back with the refusal.
+    /// The worker is busy or has ended. A reconfiguration that it never received comes back with
+    /// the refusal.
     pub fn reconfigure(
         &self,
         wanted: Box<Reconfiguration>,
@@ -96,7 +97,7 @@ impl WorkerHandle {
     /// Returns the chunks of closed devices to the pool. `dropped_late` counts frames that the
     /// kernel's program dropped at the devices after they were detached.
     pub fn reclaim(&self, chunks: Vec<LentChunks>, dropped_late: u64) {
-        // A worker that has ended has no pool any more.
+        // If the worker has ended, it has no pool any more.
         let _ended = self.commands.send(WorkerCommand::Reclaim { chunks, dropped_late });
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Adds what the kernel's program forwarded and dropped to the counters of the switch.
 //!
-//! The program counts for each gate from the day the gate is made, over all processes that adopt
-//! it. The switch counts from the day a vif comes. This module remembers what of the first it has
-//! added to the second, and adds the difference.
+//! The program counts for each gate from the time when the gate was made, over all processes that
+//! adopt it. The switch counts from the time when a vif was added. This module remembers the counts
+//! of the program that the switch already has, and adds what is new.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use weir_ports::{GateId, RedirectCounters, XdpPlane};
 use weir_switch::{Direction, Reason, Switch, Tally};
 use weir_units::Instant;
 
-/// The program's counts of each gate in use that the switch has.
+/// The program's counts of each gate in use that the switch already has.
 #[derive(Debug, Default)]
 pub(crate) struct KernelCounts(BTreeMap<GateId, CountedGate>);
 
-/// The counts of one gate that the switch has.
+/// The counts of one gate that the switch already has.
 #[derive(Clone, Copy, Debug, Default)]
 struct CountedGate {
     counters: RedirectCounters,
@@ -25,8 +25,9 @@ struct CountedGate {
 }
 
 impl KernelCounts {
-    /// Takes gates into use. At the start a gate goes on with the counts of an earlier process;
-    /// later it begins anew, since another vif may have had it before.
+    /// Takes gates into use. At the start, the counts of an earlier process are added to the
+    /// switch's, too. Later, a gate begins with its present counts, since another vif may have had
+    /// it before.
     pub(crate) fn attach(&mut self, gates: &[[GateId; 2]], at_start: bool, plane: &XdpPlane) {
         for gate in gates.iter().flatten() {
             self.0.entry(*gate).or_insert_with(|| match at_start {
@@ -62,7 +63,7 @@ impl KernelCounts {
 }
 
 impl CountedGate {
-    /// Begins with a gate that another vif had before.
+    /// Begins at the present counts of a gate, which another vif may have had before.
     fn begin(counters: RedirectCounters) -> Self {
         Self { counters, wire: counters.redirected.minus(counters.local) }
     }
@@ -97,13 +98,13 @@ fn port_and_tag(policy: &Policy, vif: VifId) -> Option<(weir_policy::PortId, u64
     Some((vif.port, policy[vif.port].header_bytes(&policy[vif.slice]).into()))
 }
 
-/// Lists what the program dropped, in the order of [`IN_KERNEL`].
+/// Lists the frames that the program dropped, in the order of [`IN_KERNEL`].
 fn dropped(counters: &RedirectCounters) -> impl Iterator<Item = Tally> + use<> {
     counters.policed.into_iter().chain([counters.spoofed, counters.refused])
 }
 
 /// The reasons for which the program drops frames of redirected paths: those of the buckets by
-/// their position, then the others. It goes on counting them for the next process.
+/// their position, then the others. Its counters continue over restarts of the node.
 pub const IN_KERNEL: [Reason; 8] = [
     Reason::VifPackets,
     Reason::VifBits,

@@ -34,9 +34,9 @@ pub(crate) struct PathBuckets {
     used: BTreeSet<BucketId>,
 }
 
-/// The level's place in a path, the name of what has it, whether the bucket is for what it sends,
-/// and whether it counts bits instead of packets. Names stay the same whatever the position in the
-/// policy; a vif is known by its device, as its path is.
+/// The level's place in a path, the name of the slice or router or the device of the vif, whether
+/// the bucket limits sending, and whether it counts bits instead of packets. Unlike positions in
+/// the policy, names stay the same.
 type BucketKey = (usize, String, bool, bool);
 
 impl PathBuckets {
@@ -142,8 +142,8 @@ impl KernelPath {
     }
 }
 
-/// A queue would smooth a sender's bursts; without one, bursts of this length pass. Through 20 ms a
-/// TCP connection had a tenth of its limit, through 100 ms half of it: what it loses comes again
-/// after 200 ms at the earliest.
+/// The least burst of a limit in bits. A queue would smooth a sender's bursts; without one, bursts
+/// of this length pass. With 20 ms a TCP connection reached a tenth of its limit, with 100 ms half
+/// of it: it may retransmit lost packets only after its time-out of at least 200 ms.
 const STAND_IN_BURST: Nanos = Nanos::from_millis(100);
 const FRAME: ByteCount = ByteCount::new(1514);

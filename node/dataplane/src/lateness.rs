@@ -2,8 +2,8 @@
 //! Measures the lateness of the worker: the time from the instant for which it set its alarm to the
 //! instant at which it woke.
 //!
-//! A late worker makes late packets, so that the histogram is part of every status. Sleep, a shared
-//! core and preemption by a hypervisor all show here, and nowhere else.
+//! A late worker makes late packets, so the histogram is part of every status. Sleep, a shared core
+//! and preemption by a hypervisor all show here, and nowhere else.
 
 use hdrhistogram::Histogram;
 use weir_api_types::status::LatenessSummary;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Opens and closes devices while the worker moves frames.
 //!
-//! To open a device takes milliseconds: sockets, rings, a program to attach. This happens on the
+//! Opening a device takes milliseconds: sockets, rings, a program to attach. This happens on the
 //! control thread; the worker receives devices that are ready, and returns those that it no longer
 //! needs.
 //!
 //! Each open device has gates of its own. Their number is fixed when the kernel's tables are made:
-//! one place for each interface of the first policy, and `VIFS_SPARE` vifs and `PORTS_SPARE`
-//! ports more. Tables that an earlier process left are adopted where they have room.
+//! there are places for the interfaces of the first policy and for `VIFS_SPARE` further vifs and
+//! `PORTS_SPARE` further ports. Tables that an earlier process left are adopted if they have room.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// Loads the kernel's program with tables for `policy` and for what may come, or adopts what an
-    /// earlier process left if it has room for `policy`. Opened devices are added to
+    /// Loads the kernel's program with tables for `policy` and some interfaces more, or adopts the
+    /// tables of an earlier process if they have room for `policy`. Opened devices are added to
     /// `device_properties`, which is refreshed later.
     ///
     /// # Errors
@@ -76,7 +76,8 @@ impl Opener {
         Ok((opener, plane))
     }
 
-    /// The devices of the kernel's program: their stand-ins are to be attached after a start.
+    /// Returns the devices of the kernel's program, whose stand-ins are to be attached after a
+    /// start.
     #[must_use]
     pub fn devices(&self) -> &Arc<Devices> {
         &self.devices
@@ -85,7 +86,7 @@ impl Opener {
     /// Opens the devices of `policy` that `wanted` selects by name, in the order of the policy.
     ///
     /// # Errors
-    /// The first device that cannot be opened, and why. Those opened before it are closed.
+    /// A device cannot be opened. Those opened before it are closed.
     pub fn open(
         &mut self,
         policy: &Policy,
@@ -111,7 +112,8 @@ impl Opener {
         Ok(opened)
     }
 
-    /// Closes devices that the worker never had. What an earlier run left of them is left again.
+    /// Closes devices that the worker never had. The state that an earlier run left of them is
+    /// kept.
     pub fn give_up(&mut self, opened: Vec<AttachedDevice>) {
         for attached in opened {
             // Other ports hold no frames before they are first read.
@@ -122,8 +124,8 @@ impl Opener {
         }
     }
 
-    /// Closes a device that the worker has let go. Returns its frames, for [`Pool::reclaim`],
-    /// and how many were dropped there since it was let go.
+    /// Closes a device that the worker has detached. Returns its frames, for [`Pool::reclaim`], and
+    /// how many frames were dropped there since it was detached.
     pub fn shut(&mut self, detached: DetachedDevice) -> (LentChunks, u64) {
         let lent = detached.port.shut(&self.devices);
         let dropped = detached.gates.dropped(self.devices.gates()).saturating_sub(detached.dropped);
@@ -232,8 +234,8 @@ fn interfaces(sizes: PlaneLimits) -> (u32, u32) {
     (vifs, sizes.devices.saturating_sub(vifs))
 }
 
-/// Makes the interface of an opened device. It gets its index and its vif with its place in a
-/// policy.
+/// Makes the interface of an opened device. It gets its index and its vif when it gets its place in
+/// a policy.
 pub fn attached(
     name: &str,
     device: &str,
@@ -252,7 +254,7 @@ pub fn attached(
     let holds_back = matches!(port, AnyPort::Memory(_));
     AttachedDevice {
         name: name.to_owned(),
-        // Both come with the place in a policy.
+        // Both are set with the place in a policy.
         iface: IfaceId(u32::MAX),
         vif: None,
         device: device.to_owned(),
@@ -268,7 +270,7 @@ pub fn attached(
     }
 }
 
-/// An opened port, and how it came to be.
+/// An opened port, and why it is not driven by XDP.
 #[derive(Debug)]
 struct Opened<T = AnyPort> {
     port: T,
@@ -335,21 +337,22 @@ fn limits(policy: &Policy, vifs: u32, ports: u32) -> PlaneLimits {
         gates: vifs.saturating_mul(2).saturating_add(ports),
         devices: interfaces,
         sockets: interfaces.saturating_mul(QUEUES_EACH).min(SOCKETS_MAX),
-        // An address is on its slice's bridge, and may be on that of all without a header.
+        // An address is on its slice's bridge, and may be on the bridge of all slices without a
+        // header, too.
         stations: id_of(macs).saturating_mul(2).saturating_add(STATIONS_SPARE),
     }
 }
 
-/// Vifs that may come beyond those of the start. Each takes 2 KiB of tables.
+/// Vifs that may be added to those of the start. Each takes 2 KiB of tables.
 const VIFS_SPARE: u32 = 256;
 
-/// Ports that may come beyond those of the start.
+/// Ports that may be added to those of the start.
 const PORTS_SPARE: u32 = 16;
 
 /// Receive queues of a device, on average over all.
 const QUEUES_EACH: u32 = 16;
 
-/// The kernel's tables number no more sockets.
+/// The most sockets that the kernel's tables can number.
 const SOCKETS_MAX: u32 = 1 << 16;
 
 /// Stations that the bridge may learn.

@@ -32,11 +32,11 @@ pub(crate) struct RedirectedPaths {
     buckets: PathBuckets,
     stations: Stations,
     counts: KernelCounts,
-    /// Vifs that are queued for now, since they are captured: the gates of what they send.
+    /// The send gates of the vifs that are queued for now, since they are captured.
     captured: BTreeSet<GateId>,
-    /// Some vif and direction is redirected.
+    /// True if any vif and direction is redirected.
     any: bool,
-    /// A policy has been followed, so that the content of the kernel's tables is known.
+    /// True if a policy has been followed, so that the content of the kernel's tables is known.
     followed: bool,
     /// The last time at which all paths were set from the beginning.
     since: Instant,
@@ -76,7 +76,7 @@ impl RedirectedPaths {
         followed.map(drop)
     }
 
-    /// Removes from the kernel what belongs to devices that leave. The caller calls
+    /// Removes the paths, counts and stations of devices that leave. The caller calls
     /// [`Self::follow`] next.
     pub(crate) fn detach(&mut self, devices: &[AttachedDevice], plane: &mut XdpPlane) {
         for device in devices {
@@ -146,7 +146,7 @@ impl RedirectedPaths {
         plane.gates().drained(gate, u64::from(backlog));
         match now.saturating_since(self.since) < PATIENCE {
             true => credit,
-            // A flood leaves no pause by itself.
+            // A flood never drains by itself, so cut its credit until it does.
             false if backlog > 0 => 0,
             false => credit.min(CREDIT_WHILE_WAITING),
         }
@@ -178,8 +178,8 @@ impl RedirectedPaths {
         }
     }
 
-    /// Sets the paths of each vif as far as they stand in for the worker, and removes others. Tells
-    /// whether a redirected path is new.
+    /// Sets the stand-in path of each vif and direction that may have one, and removes others.
+    /// Returns true if a redirected path is new; [`Self::start`] sets these.
     fn follow_paths(
         &mut self,
         policy: &Policy,
@@ -220,7 +220,7 @@ impl RedirectedPaths {
         Ok(changed)
     }
 
-    /// Sets the stations that the policy gives. Tells whether any route is new.
+    /// Sets the stations that the policy gives. Returns true if any route is new.
     fn follow_stations(
         &mut self,
         policy: &Policy,
@@ -236,20 +236,20 @@ impl RedirectedPaths {
         Ok(has_new_routes)
     }
 
-    /// Takes every sender off its path until [`Self::start`]: none may find a receiver or a route
-    /// that is new while frames for it are in user space.
+    /// Takes every sender off its path until [`Self::start`]: none may use a new receiver or a new
+    /// route while frames for it are in user space.
     fn rest(&self, plane: &mut XdpPlane) {
         for [gate, _] in &self.gates {
             let send = self.paths.get(gate);
             if let Some(send) = send.filter(|path| path.redirect.is_some()) {
-                // Taking off is one write to a table that exists: it does not fail.
+                // This is one write to a table that exists, which does not fail.
                 let _off = plane.set_redirect(*gate, send.stand_in.as_ref());
             }
         }
     }
 
-    /// Sets every path from the beginning: receivers first, then senders. What the kernel refuses
-    /// is queued.
+    /// Sets every path from the beginning: receivers first, then senders. A path that the kernel
+    /// refuses is queued instead.
     fn start(&mut self, now: Instant, plane: &mut XdpPlane) {
         self.rest(plane);
         for direction in [Direction::Receive, Direction::Send] {
@@ -273,8 +273,8 @@ impl RedirectedPaths {
     }
 }
 
-/// Tells whether frames may be redirected to where they go in that direction. For what is sent,
-/// each route tells by itself.
+/// Returns true if frames of that direction may be redirected to their destination. For frames from
+/// the vif, each route decides that by itself.
 fn takes(vif: &XdpPort, direction: Direction) -> bool {
     match direction {
         Direction::Send => true,
@@ -282,8 +282,8 @@ fn takes(vif: &XdpPort, direction: Direction) -> bool {
     }
 }
 
-/// Tells whether the kernel transmits frames in that direction while no worker runs: those that
-/// come in where the stand-in is.
+/// Returns true if the kernel transmits frames in that direction while no worker runs, which it
+/// does for frames that come in by a device with a stand-in.
 fn stack_carries(port: &XdpPort, vif: &XdpPort, direction: Direction) -> bool {
     match direction {
         Direction::Send => vif.passes(),
@@ -294,12 +294,12 @@ fn stack_carries(port: &XdpPort, vif: &XdpPort, direction: Direction) -> bool {
 /// A sender without a pause in this time is a flood, and is made to pause.
 const PATIENCE: Nanos = Nanos::from_millis(100);
 
-/// The frames that a turn reads, so that none is left when it ends.
+/// The number of frames that a turn reads, so that none is left when the turn ends.
 const CREDIT_WHILE_WAITING: u32 = 64;
 
-/// A new station is reached through user space until the next look at the bridge's table, which is
-/// read whole, up to some milliseconds.
+/// The interval at which the bridge's table is read as a whole, which takes up to some
+/// milliseconds. Until then a new station is reached through user space.
 const LEARN_INTERVAL: Nanos = Nanos::from_millis(500);
 
-/// Far below half of the life of an address in the bridge.
+/// The interval at which used addresses are kept in the bridge: far below half of their life there.
 const KEEP_INTERVAL: Nanos = Nanos::from_secs(10);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Watches the phases of ports with a cycle: how many the worker met, missed, and how late it was.
+//! Watches the phases of ports with a cycle: how many the worker met and missed, and how late it
+//! was.
 
 use weir_api_types::status::PhaseStatus;
 use weir_policy::{Policy, PortId};
@@ -55,8 +56,9 @@ impl PhaseWatch {
         matches!(self.ports.get(port), Some(Some(_)))
     }
 
-    /// The most frames that are taken from a device, or handed to a port with a cycle, at a time:
-    /// `usual` without a cycle; few with one, or a gate would open or close meanwhile.
+    /// Returns the most frames that are taken from a device, or handed to a port with a cycle, at a
+    /// time: `usual` if no port has a cycle; else only a few, since a gate may open or close
+    /// meanwhile.
     pub(crate) fn batch(&self, usual: usize) -> usize {
         if self.any() { BATCH.min(usual) } else { usual }
     }
@@ -72,7 +74,7 @@ impl PhaseWatch {
         }
     }
 
-    /// The phases of a port.
+    /// Returns the phases of a port as part of a status.
     pub(crate) fn status(
         &mut self,
         now: Instant,
@@ -87,5 +89,5 @@ impl PhaseWatch {
     }
 }
 
-/// Some microseconds of work.
+/// The frames of a batch beside a cycle: some microseconds of work.
 const BATCH: usize = 4;

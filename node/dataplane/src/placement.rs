@@ -4,7 +4,7 @@
 //! A device is known by its own name and role, whatever the vif or port on it is called: a vif that
 //! is renamed keeps its device, and with it its gates and its queue. [`Placement::find`] maps the
 //! interfaces of a policy to devices, [`Placement::arrange`] puts the devices in that order, and
-//! [`Placement::reversed`] is the way back, for a policy that is refused afterwards.
+//! [`Placement::reversed`] undoes this, for a policy that is refused afterwards.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,8 @@ impl Placement {
         ports.chain(vifs).map(place).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Puts each device in its place, numbered and named as in `policy`. Returns those in place,
-    /// and those without one.
+    /// Puts each device in its place, numbered and named as in `policy`. Returns the devices with a
+    /// place, and those without one.
     pub(crate) fn arrange(
         &self,
         all: Vec<AttachedDevice>,

@@ -242,7 +242,7 @@ impl NodePorts {
                     && let Some(AnyPort::Xdp(port)) =
                         self.attached.get(first_vif + vif.0 as usize).map(|one| &one.port)
                 {
-                    // So the gate drops and counts the frames that the ring has no room for.
+                    // Then the gate drops and counts the frames that the ring has no room for.
                     credit = credit.min(port.receive_room());
                 }
                 if self.paths.any() {
@@ -256,8 +256,8 @@ impl NodePorts {
     }
 
     /// Adds early drops and the kernel's counts to the switch's counters. `quiet` says that the
-    /// last turn received everything, so the rings are empty. Credit that is still missing then was
-    /// lost with a frame, and is given back.
+    /// last turn received everything, so the rings are empty. Credit that is still in use then was
+    /// lost together with a frame, and is given back.
     pub fn upkeep(&mut self, now: Instant, switch: &mut Switch, quiet: bool) {
         if quiet {
             let floods = self.attached.iter().filter_map(AttachedDevice::port_gate);
@@ -305,8 +305,8 @@ impl NodePorts {
     }
 
     /// Writes a policy, whose devices are in order, into the kernel's tables: which frames are
-    /// redirected, and which vif each address belongs to. So the gate of a vif stops a flood
-    /// towards its address at the port.
+    /// redirected, and which vif each address belongs to. With these, the gate of a vif stops a
+    /// flood towards its address at the port.
     ///
     /// # Errors
     /// A table is full.
@@ -343,7 +343,7 @@ impl NodePorts {
             let start = |_| thread::Builder::new().spawn_scoped(scope, close).ok();
             let closers: Vec<_> = (1..threads).filter_map(start).collect();
             let own = close();
-            // A thread that panicked has closed its descriptors; its chunks end with the pool.
+            // A thread that panicked has closed its descriptors; its chunks go with the pool.
             let others = closers.into_iter().filter_map(|closer| closer.join().ok());
             iter::once(own).chain(others).collect()
         });
@@ -360,5 +360,5 @@ const CLOSERS: usize = 32;
 const GRANTS_A_TURN: u32 = 64;
 
 /// The most broadcast, multicast and unknown frames of a port in flight: enough for the ARP
-/// requests of a whole rack between two turns, and no more than an eighth of a receive ring.
+/// requests of a whole rack between two turns, and a quarter of a port's default receive ring.
 const FLOOD_CREDIT: u32 = 256;

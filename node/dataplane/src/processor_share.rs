@@ -2,19 +2,19 @@
 //! Notices that others want the worker's processor, and has the worker leave it to them.
 //!
 //! **Problem.** A worker that is bound to a processor stays awake between packets, so that it is on
-//! time for the next one. Where guests' threads of the same priority share the processor, the
-//! packets wait for those threads: the worker burns the time that would move them on.
+//! time for the next one. If threads of guests with the same priority share the processor, this
+//! delays packets: they wait for those threads, whose time the idle worker burns.
 //!
 //! **Idea.** Linux counts for how long a thread was ready to run and did not (the second number of
 //! `/proc/thread-self/schedstat`, `Documentation/scheduler/sched-stats.rst`). On a processor of its
-//! own the worker waits for hardly anything: kernel threads that come by take less than one part in
-//! two hundred. Another thread of nice 0 that always wants to run takes at least one in ninety,
-//! even from a worker of nice -20 (`sched_prio_to_weight` of the kernel). So what exceeds one in
-//! two hundred is summed up, and at [`ENOUGH`] the processor is shared: at once beside threads of
-//! the same weight, within half a second beside one of nice 0. Then the worker does not linger for
-//! forty times as long as it took to find that out, and tries again; so lingering costs the others
-//! about 2.5 %. Beside a worker of nice -20, threads of a nice value above 0 may not be noticed:
-//! the worker hardly waits for them.
+//! own the worker waits for hardly anything: kernel threads that run now and then take less than
+//! one part in two hundred. Another thread of nice 0 that always wants to run takes at least one in
+//! ninety, even from a worker of nice -20 (`sched_prio_to_weight` of the kernel). So the waiting
+//! beyond one part in two hundred is summed up, and at [`ENOUGH`] the processor counts as shared:
+//! at once beside threads of the same weight, within half a second beside one of nice 0. Then the
+//! worker does not linger for forty times as long as it took to find that out, and tries again; so
+//! lingering costs the others about 2.5 %. Beside a worker of nice -20, threads of a nice value
+//! above 0 may not be noticed: the worker hardly waits for them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -37,7 +37,7 @@ struct ShareVerdict {
     /// The start of the present stretch, and the time that the thread had waited by then.
     begun: Instant,
     waited: Nanos,
-    /// The waiting beyond what a processor of one's own has, and when its sum began.
+    /// The waiting beyond that on a processor of its own, and when this sum began.
     excess: Nanos,
     excess_since: Instant,
     shared_until: Instant,
@@ -51,8 +51,8 @@ impl ProcessorShare {
         Self { counters, mode, verdict: ShareVerdict::default() }
     }
 
-    /// Has the thread linger after packets, or not. To be called in each turn; reads the counters
-    /// once in 50 ms.
+    /// Sets whether the thread lingers after packets. It is called in each turn, and reads the
+    /// counters once in 50 ms.
     pub(crate) fn adapt(&mut self, now: Instant, waiter: &mut Waiter) {
         let Some(counters) = &self.counters else { return };
         if now.saturating_since(self.verdict.begun) < STRETCH {
@@ -70,7 +70,7 @@ impl ProcessorShare {
 }
 
 impl ShareVerdict {
-    /// Ends a stretch; `waited` is the time that the thread has waited in its life. Returns whether
+    /// Ends a stretch; `waited` is the time that the thread has waited in its life. Returns true if
     /// others want the processor.
     fn note(&mut self, now: Instant, waited: Nanos) -> bool {
         let lasted = now.saturating_since(self.begun);
@@ -108,10 +108,10 @@ const STRETCH: Nanos = Nanos::from_millis(50);
 const USUAL_PART: u64 = 200;
 /// The waiting beyond it that shows a shared processor: about a slice of another thread.
 const ENOUGH: Nanos = Nanos::from_millis(3);
-/// A thread that shares its processor tries whether it still does after this many times the time
-/// that it lingered to find out.
+/// A worker that shares its processor does not linger for this many times the time that it took to
+/// find out.
 const HOLD_TIMES: u64 = 40;
-/// At the latest after this time.
+/// The longest time for which it does not linger before it tries again.
 const HOLD_MAX: Nanos = Nanos::from_secs(30);
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub enum RefusalKind {
     NotRunning,
     /// There is no such thing.
     NotFound,
-    /// Something else holds now than the request takes for granted.
+    /// The present state differs from the one that the request assumes.
     Conflict,
     /// The resulting policy is not sound, or the node cannot take it over while it runs.
     Refused,

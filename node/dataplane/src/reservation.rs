@@ -75,8 +75,8 @@ pub fn raise_session(node: &Node) -> io::Result<Option<SessionPriority>> {
     }
 }
 
-/// Lists the changes of the host for it: kernel threads that may run elsewhere leave the worker's
-/// processor.
+/// Lists the changes of the host for the reservation: kernel threads that may run elsewhere leave
+/// the worker's processor.
 pub fn changes(node: &Node) -> Vec<Change> {
     request(node).and_then(|request| request.cpu).map_or_else(Vec::new, host::spare_cpu)
 }
@@ -95,8 +95,8 @@ pub(crate) const fn idle(node: &Node) -> WaitMode {
 }
 
 /// Returns how much of its processor a real-time worker leaves to others. Linux keeps 5 % of each
-/// second for ordinary threads. It takes what was not left in one piece: 50 ms in which no packet
-/// moves, 40 of which no pacer can make up for.
+/// second for ordinary threads. If the worker does not leave that by itself, Linux takes it in one
+/// piece: no packet moves for 50 ms, and no pacer can compensate 40 of these.
 pub(crate) const fn rest(node: &Node) -> Option<RestQuota> {
     match node.reservation {
         Kind::Fifo => {
@@ -106,24 +106,24 @@ pub(crate) const fn rest(node: &Node) -> Option<RestQuota> {
     }
 }
 
-/// Waking up takes 5 to 50 µs. A worker that is awake this long before an instant is on time for
-/// it.
+/// The time before an instant at which the worker wakes up for it, since waking up takes 5 to 50
+/// µs.
 pub(crate) const MARGIN: Nanos = Nanos::from_micros(50);
 
 /// A worker is awake this long before a phase begins.
 pub(crate) const PHASE_MARGIN: Nanos = Nanos::from_micros(20);
 
 /// A worker that found few packets lets more of them gather for this long, while some wait for a
-/// router's limit anyway. Waking up for each costs as much as the packets do, at the expense of
-/// senders and receivers on the worker's processor.
+/// router's limit anyway. Waking up for each packet costs as much as the packet itself, at the
+/// expense of senders and receivers on the worker's processor.
 pub(crate) const GATHER: Nanos = Nanos::from_micros(50);
 
-/// Packets may gather if the next packet of a limit is due within this time. A limit of a few
-/// packets a second so makes none wait.
+/// Packets may gather if the next packet of a limit is due within this time, so that a limit of a
+/// few packets a second makes no packet wait.
 pub(crate) const SOON: Nanos = Nanos::from_millis(1);
 
-/// At 10 Mb/s, frames of 1500 bytes come every 1.2 ms. From that rate on the worker is awake when
-/// the next frame comes.
+/// The time for which the worker stays awake after a packet. At 10 Mb/s, frames of 1500 bytes come
+/// every 1.2 ms: from that rate on, the worker is awake when the next frame comes.
 const LINGER: Nanos = Nanos::from_millis(2);
 
 /// The highest priority of ordinary threads.
@@ -137,6 +137,6 @@ const NICE_BESIDE: i32 = -10;
 const FIFO_PRIORITY: u32 = 40;
 
 /// Runtime, deadline, period: 90 % is the most that Linux grants on one processor, and a period of
-/// 1 ms is the lateness that a port's catch-up makes good by default.
+/// 1 ms is the lateness that a port's catch-up compensates by default.
 const DEADLINE: (Nanos, Nanos, Nanos) =
     (Nanos::from_micros(900), Nanos::from_millis(1), Nanos::from_millis(1));

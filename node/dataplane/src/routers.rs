@@ -11,9 +11,9 @@ use weir_switch::{IfaceId, Switch};
 /// The packets of all vifs of a router, counted since each vif exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterCount {
-    /// Packets that it sent, whatever became of them.
+    /// Packets that it sent, dropped ones included.
     pub forwarded: u64,
-    /// Packets that came for it, early drops included.
+    /// Packets that were sent to it, early drops included.
     pub offered: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads the state of one interface: what the switch, the device and the kernel count of it.
+//! Reads the state of one interface: the counts of the switch, the device and the kernel.
 
 use weir_policy::QueueKind;
 use weir_ports::{AnyPort, FramePort};
@@ -24,7 +24,7 @@ pub(crate) fn interface(
         counters.map_or_else(DirectionStatus::default, status::direction)
     };
     let (mut send, mut receive) = (counted(Direction::Send), counted(Direction::Receive));
-    // A port reads what is on the way to a vif, a vif's device reads what comes from it.
+    // A port reads frames towards vifs, a vif's device reads frames from the vif.
     let read = if attached.vif.is_some() { &mut send } else { &mut receive };
     for (reason, frames) in early {
         status::add_early_drops(read, reason, frames);

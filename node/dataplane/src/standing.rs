@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds standing queues: those whose delay stayed above [`STANDING_DELAY`] for [`STANDING_TIME`].
 //!
-//! A queue that fills and drains absorbs bursts, which is what it is for. A queue that never drains
+//! A queue that fills and drains absorbs bursts, which is its purpose. A queue that never drains
 //! only adds delay: its senders offer more than it passes, and a shorter queue would pass as much.
 //! Nichols and Jacobson call it a *standing queue* ("Controlling Queue Delay", ACM Queue, 2012) and
 //! find it, as this module does, by the minimum of the delay over an interval.
@@ -25,7 +25,7 @@ pub(crate) struct StandingQueues {
 /// The delays of one vif.
 #[derive(Clone, Copy, Debug)]
 struct VifDelays {
-    /// The vif, which may have left: the next one in its slot begins anew.
+    /// The vif. It may have left; then the next one in its slot begins anew.
     vif: IfaceId,
     /// Since when each delay has stayed above [`STANDING_DELAY`]: send, receive.
     above_since: [Option<Instant>; 2],

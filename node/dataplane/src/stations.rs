@@ -33,15 +33,16 @@ type Bridge = (u32, u16);
 pub(crate) struct Stations {
     given: BTreeMap<Station, Destination>,
     learned: BTreeSet<Station>,
-    /// The destination of learned stations, for each port and VLAN where they are worth learning.
+    /// The destination of learned stations, for each port and VLAN in which a vif sends by a
+    /// redirected path.
     learnable: BTreeMap<Bridge, Destination>,
-    /// The vifs that frames to a group reach while no worker runs.
+    /// The vifs that group frames reach while no worker runs.
     members: BTreeMap<Bridge, Vec<BridgeMember>>,
-    /// The five-tuples in force; none before the first policy.
+    /// The five-tuples in force; `None` before the first policy.
     five_tuples: Option<Vec<(u16, FiveTuple)>>,
     /// The slices that have five-tuples, by the numbers of their bridges.
     owners: BTreeMap<u16, String>,
-    /// The table had no room for another station at the last attempt.
+    /// True if the table had no room for another station at the last attempt.
     full: bool,
 }
 
@@ -85,7 +86,7 @@ impl GivenStations {
             };
             let number = policy.bridge_of(vif.port, vif.slice);
             let is_untagged = number == 0 || Port::is_by_five_tuple(number);
-            // ARP and neighbour discovery are for all of them.
+            // ARP and neighbour discovery are for all slices without a header.
             let shared = (has_five_tuples && is_untagged).then_some(Port::UNTAGGED);
             let numbers = || [Some(number), shared].into_iter().flatten();
             let (bridge, slice) = (port.device_index(), vif.slice.0);
@@ -120,8 +121,8 @@ impl GivenStations {
 }
 
 impl Stations {
-    /// Removes what is not among `new`, and tells whether `new` has routes that are not in the
-    /// table yet.
+    /// Removes the stations that are not among `new`. Returns true if `new` has routes that are not
+    /// in the table yet.
     pub(crate) fn remove_others(&mut self, new: &GivenStations, plane: &mut XdpPlane) -> bool {
         if new.learnable != self.learnable {
             for station in std::mem::take(&mut self.learned) {
@@ -237,8 +238,8 @@ impl Stations {
         known.difference(&self.learned).copied().collect()
     }
 
-    /// Adds learned stations. Frames for what does not fit go through user space; it is not tried
-    /// again before there is room, since each try takes all senders off their paths.
+    /// Adds learned stations. Frames for stations that do not fit go through user space. These are
+    /// not tried again before there is room, since each try takes all senders off their paths.
     pub(crate) fn learn(&mut self, new: Vec<Station>, plane: &mut XdpPlane) {
         for station in new {
             let Some(destination) = self.learnable.get(&(station.0, station.1)) else { continue };
@@ -277,7 +278,7 @@ impl Stations {
         }
     }
 
-    /// Removes from the kernel what an earlier process left and this table does not have.
+    /// Removes from the kernel the stations that an earlier process left and this table lacks.
     pub(crate) fn sweep(&self, plane: &mut XdpPlane) {
         plane.sweep(|device, vlan, mac| self.given.contains_key(&(device, vlan, mac)));
     }
@@ -292,14 +293,14 @@ impl Stations {
         self.learned.retain(|station| station.0 != bridge);
         self.learnable.retain(|place, _| place.0 != bridge);
         for ((_, number), _) in self.members.range((bridge, 0)..=(bridge, u16::MAX)) {
-            // Leaving takes no room.
+            // Removing members takes no room, so this does not fail.
             let _gone = plane.set_members(bridge, *number, &[]);
         }
         self.members.retain(|place, _| place.0 != bridge);
     }
 }
 
-/// Returns true if the number of a bridge was that of another slice.
+/// Returns true if the number of a bridge belonged to another slice before.
 fn has_new_owner(owners: &BTreeMap<u16, String>, new: &GivenStations, number: u16) -> bool {
     match (owners.get(&number), new.owners.get(&number)) {
         (Some(before), Some(now)) => before != now,
@@ -322,6 +323,6 @@ fn remove((bridge, vlan, mac): Station, plane: &mut XdpPlane) {
     plane.remove_station(bridge, vlan, mac);
 }
 
-/// An address that was used this recently stays in the bridge. It is longer than the time between
-/// two looks, with room for a late one.
+/// An address that was used this recently stays in the bridge. The time is longer than the interval
+/// at which it is checked, so that a late check does not matter.
 const RECENT_USE: Nanos = Nanos::from_secs(20);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fills the status of a running node from the switch's counters, the policy and the verdicts.
+//! Fills the status of a running node from the switch's counters and the policy.
 //!
-//! The types are those of `weir-api-types`: what the worker fills here is what a caller reads.
+//! The types are those of `weir-api-types`, which callers of the API read.
 
 use std::collections::BTreeMap;
 

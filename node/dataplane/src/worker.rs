@@ -14,7 +14,8 @@
 //! packet.
 //!
 //! Between two turns the worker executes one command ([`WorkerCommand`]). It decides nothing about
-//! packets, which is the switch's part, and allocates nothing in a turn.
+//! packets, which is the switch's part. A turn allocates no memory, except in its upkeep, for
+//! captures and for stations of redirected paths.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -185,7 +186,7 @@ impl Worker {
                 Ok(command) => self.execute(now, command, &mut waiter),
                 Err(TryRecvError::Empty) => {}
             }
-            // Work that a turn left was not due before the turn.
+            // Work that the turn left over counts as due from the turn on.
             due = turn.next.max(now);
             if turn.moved == 0 {
                 self.wait(now, turn.next, &mut waiter);
@@ -216,8 +217,8 @@ impl Worker {
         }
     }
 
-    /// Adds the time since `since`, the beginning of a turn in which anything moved, to the busy
-    /// time, and clears `since`.
+    /// Adds the time since `since`, the beginning of a turn that moved frames, to the busy time,
+    /// and clears `since`.
     fn count_busy(&mut self, since: &mut Option<Instant>, now: Instant) {
         let Some(since) = since.take() else { return };
         let turn = now.saturating_since(since);
@@ -225,7 +226,7 @@ impl Worker {
         self.longest_turn = self.longest_turn.max(turn);
     }
 
-    /// Lets queued frames leave as they are due, for a short while. The kernel's program stands in
+    /// Sends queued frames as they become due, for a short while. The kernel's program stands in
     /// for the worker from now on.
     fn send_what_is_left(&mut self) {
         self.ports.disconnect();
@@ -398,7 +399,7 @@ impl Worker {
                 }
                 let _gone = reply.try_send(());
             }
-            // The loop ends with these.
+            // These end the loop before they get here.
             WorkerCommand::Stop | WorkerCommand::Leave => {}
         }
     }
@@ -417,7 +418,7 @@ impl Worker {
         Ok(Capturing { blocks, note })
     }
 
-    /// Takes over another policy as a whole, or not at all. The ports change before the switch,
+    /// Takes over another policy completely, or not at all. The ports change before the switch,
     /// since only a change of ports can be rolled back without losing a packet.
     pub fn reconfigure(
         &mut self,
@@ -527,8 +528,8 @@ fn hand_over(
 ) {
     for frame in frames {
         if let Err(refused) = port.transmit(pool, *frame) {
-            // This is a fault of the port, which had offered room. A scheduled frame cannot go
-            // back into its queue, so it is counted and dropped.
+            // The port is at fault, since it had offered room. A scheduled frame cannot go back
+            // into its queue, so it is counted and dropped.
             switch.account_refused(iface, refused);
             pool.free(refused.id);
         }
@@ -554,7 +555,7 @@ const IDLE_TURNS: u32 = 8;
 /// that ports wait for each other only briefly within a turn.
 const BATCH: usize = 64;
 
-/// Fills an unused place of a batch.
+/// The filler of unused places in a batch.
 const NO_FRAME: Frame = Frame { id: 0, offset: 0, len: 0 };
 
 /// The time after which a full device is tried again. Its ring empties at wire speed: about 16

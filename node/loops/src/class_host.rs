@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Applies real-time classes on a real host, by journaled changes.
 //!
-//! A guarantee is a deadline budget of each thread, which [`Budgets`] writes: beside the cap of a
-//! control loop, if the router has one. A weight is a control group of Weir's own, in the fair
-//! class, for a process and what it starts.
+//! A guarantee is a deadline budget of each thread. [`Budgets`] writes it together with the cap of
+//! a control loop, if the router has one. A weight is that of a control group which Weir makes for
+//! a process and its children; their threads stay in the kernel's fair class.
 //!
-//! The journal names processes and threads of the kernel, not threads of a process. Those come and
-//! go, so an undo asks the kernel for them.
+//! The journal names processes and the kernel's own threads, but not the threads of a process. The
+//! latter come and go, so an undo asks the kernel for them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(crate) struct HostClasses {
     guests: Option<AllotmentLedger>,
     /// The processors on which the node could run when it started.
     shared: Vec<u32>,
-    /// The guests that the policy gives a budget, by name.
+    /// The names of the Xen guests that have a class in the policy.
     named: Vec<String>,
     /// The routers that are guests with a weight, and their weights.
     weights: Vec<(String, u32)>,
@@ -57,7 +57,7 @@ struct KeptThreads {
     process: Option<Identity>,
     /// The group of a weight, and the weight that it has.
     group: Option<(PathBuf, u32)>,
-    /// The guest of Xen, and the looks since its budget was last read.
+    /// The guest of Xen, and the number of refreshes since its budget was last read.
     guest: Option<(RtdsClass, u32)>,
     /// Undo is pending.
     leaves: bool,
@@ -90,7 +90,8 @@ impl HostClasses {
         kept.add(mark, journal);
         let threads = kept_threads?;
         if let Err(error) = check_processors(wanted, &threads, &self.shared) {
-            // A budget that they have would be counted on processors where they no longer run.
+            // Budgets that the threads still have would be counted on processors where they no
+            // longer run.
             let _tried_again = self.budgets.end_guarantee(&wanted.router);
             return Err(error);
         }
@@ -106,8 +107,9 @@ impl HostClasses {
         })
     }
 
-    /// Makes the groups of new weights and moves their processes there: two syncs of the journal
-    /// for all, not two for each. On a machine with a hundred busy neighbours each takes 0.1 s.
+    /// Makes the groups of new weights and moves their processes there, with two syncs of the
+    /// journal in all, not two for each group. A sync takes 0.1 s on a machine with a hundred busy
+    /// neighbours.
     fn weigh_together(&mut self, classes: &[&RouterClass]) -> Result<(), RouterError> {
         let is_new = |router: &str| !self.kept.contains_key(router);
         let new =
@@ -154,8 +156,8 @@ impl HostClasses {
         joined.map_err(RouterError::from)
     }
 
-    /// Gives a guest of Xen its budget, if all such budgets fit on Xen's processors; one with a
-    /// weight has a part of what they leave.
+    /// Gives a guest of Xen its budget, if all guaranteed budgets fit on Xen's processors. A guest
+    /// with a weight gets a part of the time that they leave.
     fn keep_guest(
         &mut self,
         wanted: &RouterClass,
@@ -287,8 +289,8 @@ impl ClassPlatform for HostClasses {
 }
 
 impl KeptThreads {
-    /// Returns the process of a class. The number of one that has ended may be another's by now: it
-    /// is not looked up again.
+    /// Returns the process of a class. The id of a process that has ended is not looked up again,
+    /// since another process may have it by now.
     fn process_of(&mut self, named: &str) -> Result<Identity, HostError> {
         let number = named.parse::<u32>().ok();
         if let Some(known) = self.process.filter(|known| Some(known.pid) == number) {
@@ -363,7 +365,7 @@ fn note(
     Ok(())
 }
 
-/// Finds the threads of a group, and journals how the processes that they are of become ordinary.
+/// Finds the threads of a group, and journals the undo that makes their processes ordinary again.
 fn find_in_group(
     journal: &mut Journal,
     wanted: &RouterClass,
@@ -420,7 +422,7 @@ fn group_name(node: &str, router: &str) -> String {
     format!("weir-{node}-{router}")
 }
 
-/// Returns what classes demand, those of guests of Xen or all others.
+/// Returns the demands of classes: of Xen's guests if `guests` is true, of all others if not.
 fn demands(classes: &[RouterClass], guests: bool) -> impl Iterator<Item = (&str, TimingDemand)> {
     classes.iter().filter_map(move |one| {
         let is_guest = matches!(one.threads, NamedThreads::Domain(_));
@@ -428,7 +430,7 @@ fn demands(classes: &[RouterClass], guests: bool) -> impl Iterator<Item = (&str,
     })
 }
 
-/// Returns the guests of Xen that these give a budget, by name.
+/// Returns the names of the Xen guests among the classes.
 fn domains<'c>(classes: impl Iterator<Item = &'c RouterClass>) -> Vec<String> {
     let domain = |one: &RouterClass| match &one.threads {
         NamedThreads::Domain(domain) => Some(domain.clone()),
@@ -443,7 +445,7 @@ fn room(on: &dyn Platform, named: &[String]) -> Result<Option<XenRoom>, HostErro
     XenRoom::read(on, &named)
 }
 
-/// Returns the part of a router with a weight of what all others leave.
+/// Returns the budget of a router with a weight: its part of the time that the guarantees leave.
 fn budget_by_weight(
     guests: &AllotmentLedger,
     weights: &[(String, u32)],
@@ -465,7 +467,7 @@ fn refused(wanted: &RouterClass, why: &str) -> HostError {
     HostError::Refused(format!("router {}: {why}", wanted.router))
 }
 
-/// Returns a line for a dry run: what a class asks for.
+/// Returns the line of a dry run that says what a class asks for.
 pub(crate) fn plan(wanted: &RouterClass) -> String {
     let class = &wanted.class;
     let what = match wanted.demand() {
@@ -503,8 +505,8 @@ fn check_processors(
     Ok(())
 }
 
-/// Checks the processors that a thread may run on: that of its class only; without one, any but a
-/// single exclusive one.
+/// Checks the processors that a thread may run on. If its class names a processor, it must be bound
+/// to that one; otherwise it must not be bound to a single exclusive one.
 fn check_thread(
     thread: u32,
     may: &[u32],
@@ -520,7 +522,7 @@ fn check_thread(
     }
 }
 
-/// Checks that the processor of a class is there, and none of those that all share.
+/// Checks that the processor of a class exists and is not one of the shared processors.
 fn check_core(core: u32, shared: &[u32], exists: impl Fn(u32) -> bool) -> Result<(), RouterError> {
     match core {
         core if !exists(core) => Err(RouterError::NoCore(core)),
@@ -567,8 +569,8 @@ pub(crate) fn journal_name(node: &str) -> String {
     format!("classes-{node}")
 }
 
-/// Looks between two readings of a guest's budget: `xl` takes tens of milliseconds, for which the
-/// control loops wait.
+/// The number of refreshes between two readings of a guest's budget. They are rare, since the
+/// control loops wait for `xl`, which takes tens of milliseconds.
 const GUEST_LOOKS: u32 = 20;
 
 #[cfg(test)]
@@ -585,7 +587,7 @@ mod tests {
         RouterClass { router: router.to_owned(), slice, class, threads }
     }
 
-    /// Goal: a class has an exclusive processor, or those that all share, and no mixture.
+    /// Goal: a class runs on one exclusive processor or on the shared ones, never on a mixture.
     #[test]
     fn a_class_and_its_threads_are_on_the_same_processors() {
         let on = |core| check_core(core, &[0, 1], |cpu| cpu < 3).map_err(|error| error.to_string());

@@ -22,8 +22,8 @@ use super::error::{RouterError, UnfitRouter};
 
 /// Applies classes on a host.
 pub trait ClassPlatform: Send {
-    /// Prepares new classes, all at once, for [`Self::apply`]. If something fails here,
-    /// [`Self::apply`] does it.
+    /// Prepares new classes for [`Self::apply`], all at once. [`Self::apply`] makes up for a
+    /// failure here.
     fn prepare(&mut self, _classes: &[&RouterClass]) {}
 
     /// Brings a class into force, or refreshes a class in force: new threads get it.
@@ -185,7 +185,7 @@ impl RouterClass {
 }
 
 impl ClassStatus {
-    /// Says whether the class is in force as the policy has it.
+    /// Returns true if the class is in force as the policy has it.
     #[must_use]
     pub const fn is_in_force(&self) -> bool {
         self.applied.is_some() && self.trouble.is_none()
@@ -251,7 +251,7 @@ impl ClassKeeper {
         }
     }
 
-    /// Returns the time of the next [`Self::tick`]: far in the future without classes.
+    /// Returns the time of the next [`Self::tick`]; far in the future while the keeper is idle.
     #[must_use]
     pub const fn next_due(&self) -> Instant {
         self.due
@@ -282,7 +282,7 @@ impl ClassKeeper {
         self.entries.iter().filter(asked).map(KeptClass::status).collect()
     }
 
-    /// Returns true without a class.
+    /// Returns true if there is no class to keep and none to release.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.entries.is_empty() && self.leaving.is_empty()

@@ -86,7 +86,7 @@ fn model(xtc: &RouterXtc) -> Result<Model, RouterError> {
 }
 
 fn poles(xtc: &RouterXtc) -> Result<Poles, RouterError> {
-    // The period does not matter here: it is in samples.
+    // The period does not matter here, since the response is counted in samples.
     let period = Nanos::from_secs(1);
     let settling = Nanos::from_secs(xtc.settling.into());
     let overshoot = f64::from(xtc.overshoot) / 1000.0;
@@ -94,7 +94,7 @@ fn poles(xtc: &RouterXtc) -> Result<Poles, RouterError> {
     Poles::from_response(response).map_err(RouterError::Response)
 }
 
-/// Exact for decimals of a policy, which are below 2⁵³ millionths.
+/// Converts a decimal of a policy; exact, since those are below 2⁵³ millionths.
 #[expect(clippy::cast_precision_loss, reason = "a model has six digits, not sixteen")]
 fn float(value: Decimal) -> f64 {
     value.0 as f64 / 1e6

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The control loops of a node. Their thread exists while the policy has a router held, or one
-//! with a class.
+//! The control loops of a node. Their thread exists while the policy has a router that is held or
+//! has a class.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,15 +34,15 @@ pub struct RouterLoops {
 }
 
 impl RouterLoops {
-    /// Makes it without any loop.
+    /// Makes the value, without any loop.
     pub fn new(state: StateDir, tell: Tell) -> Self {
         Self { state, tell, running: Mutex::new(None) }
     }
 
-    /// Starts the loops of the policy's routers. A router that cannot be held yet, and a class that
-    /// does not fit, are in the status and retried: a host may reach the world by this node's ports
-    /// only, so that no class is a reason not to forward. Leftovers of an earlier run are undone or
-    /// reported; the node starts in any case.
+    /// Starts the loops of the policy's routers. A router that cannot be held yet, or a class that
+    /// does not fit, is shown in the status and retried. It does not keep the node from starting,
+    /// since the host may reach the world through this node's ports only. Leftovers of an earlier
+    /// run are undone or reported; the node starts in any case.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -64,7 +64,8 @@ impl RouterLoops {
         Ok(())
     }
 
-    /// Checks that the loops can follow the policy. The thread starts with the first router.
+    /// Checks that the loops can follow the policy. Starts the thread if the policy has the first
+    /// router to be held or with a class.
     ///
     /// # Errors
     /// The router, the value and the bound; or the thread does not answer.
@@ -76,8 +77,8 @@ impl RouterLoops {
         self.asker_for(policy, worker).map_err(refused)?.check(policy)
     }
 
-    /// Follows the policy from now on. The thread ends with the last router. A busy thread follows
-    /// it later.
+    /// Follows the policy from now on; a busy thread does so later. The thread ends with the last
+    /// router that is held or has a class.
     pub fn follow(&self, policy: &Policy) {
         let Some(asker) = self.asker() else { return };
         match asker.follow(policy) {
@@ -166,7 +167,7 @@ impl RouterLoops {
         (self.tell)(format!("undone, left by an earlier run: {what}"));
     }
 
-    /// A panic of another holder of the lock leaves the option valid.
+    /// Locks the thread's handle, which is valid even if another holder of the lock panicked.
     fn running(&self) -> MutexGuard<'_, Option<LoopsThread>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -213,5 +214,6 @@ fn budgets(policy: &Policy) -> Budgets {
     Budgets::of(ProcessorPool { count, granted: TimingFacts::read().granted() }, beside)
 }
 
-/// A worker's deadline reservation: see `reservation.rs`.
+/// The worker's deadline reservation, in percent of a processor: see `reservation.rs` of
+/// `weir-dataplane`.
 const WORKER_PERCENT: u32 = 90;

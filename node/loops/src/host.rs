@@ -159,7 +159,7 @@ impl RouterPlatform for HostPlatform {
         if let Some(RouterChanges { group: Some((path, version)), process, .. }) =
             self.taken.get(router)
         {
-            // The router is in its group already: only the shape of its quota changes.
+            // The router is in its group already. Only the shape of its quota changes.
             let shape = shape(&wanted.xtc)?;
             let (path, version) = (path.clone(), *version);
             return Ok(match process {
@@ -242,7 +242,8 @@ pub(crate) fn journal_name(node: &str) -> String {
     format!("xtc-{node}")
 }
 
-/// Plans each router to be held, a line each, for a dry run. It reads the host and changes nothing.
+/// Plans the routers to be held, for a dry run: returns a line for each. It reads the host and
+/// changes nothing.
 pub(crate) fn plan(policy: &Policy) -> Vec<String> {
     let line = |wanted: RouterTarget| {
         let xtc = &wanted.xtc;
@@ -413,8 +414,8 @@ fn used_by_group(path: PathBuf, version: Version, shape: QuotaShape) -> CpuSourc
     }
 }
 
-/// Returns the quotas that a router's control group can have. Bounds of the policy are not in it:
-/// they change while the group stays, see [`super::design::range`].
+/// Returns the quotas that a router's control group can have. It ignores the bounds of the policy,
+/// which may change while the group stays: see [`super::design::range`].
 fn shape(xtc: &RouterXtc) -> Result<QuotaShape, HostError> {
     let all = CpuShare::from_percent(cpu::count().saturating_mul(100));
     QuotaShape::for_sampling(xtc.period, all).map_err(|error| {
@@ -432,7 +433,7 @@ fn group_of(group: &str) -> Result<(PathBuf, Version), HostError> {
     Err(HostError::Refused(format!("control group {group}: not there, or without a CPU quota")))
 }
 
-/// Finds a process by its id, or by a file that has it.
+/// Finds a process by its id, or by the path of a file that holds the id.
 pub(crate) fn process_of(named: &str) -> Result<Identity, HostError> {
     match named.parse::<u32>() {
         Ok(pid) => {
@@ -442,8 +443,8 @@ pub(crate) fn process_of(named: &str) -> Result<Identity, HostError> {
     }
 }
 
-/// Makes a control group. `mark` becomes the place of its entry in the journal. The one before it,
-/// which lets all groups have quotas, is not undone with this one.
+/// Makes a control group. `mark` becomes the place of its entry in the journal. An entry before it
+/// may enable quotas for all groups; that one is not undone with the group.
 pub(crate) fn make_group(
     journal: &mut Journal,
     tree: &CgroupTree,
@@ -457,7 +458,7 @@ pub(crate) fn make_group(
     host::apply(journal, &own)
 }
 
-/// Gives devices threads of their own where they have none, and returns the threads of all.
+/// Gives each device without NAPI threads its own ones, and returns the threads of all devices.
 pub(crate) fn threads_of_devices(
     journal: &mut Journal,
     devices: impl Iterator<Item = napi::NapiDevice>,
@@ -510,7 +511,8 @@ mod tests {
         assert_eq!(range.most(), CpuShare::from_percent(20));
     }
 
-    /// A least cap of 30 % at 10 ms: less cannot be asked for, nor a period of which none is left.
+    /// Goal: at a period of 10 ms the least cap is 30 %; a policy that allows only smaller caps is
+    /// refused.
     #[test]
     fn a_period_bounds_the_caps_that_can_be_asked_for() {
         let document = DOCUMENT.replace("GROUP", "/none");

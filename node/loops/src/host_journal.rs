@@ -37,8 +37,8 @@ enum JournalState {
 }
 
 impl HostJournal {
-    /// Opens the journal of that name and undoes leftovers of an earlier run. `not_yet` says to the
-    /// operator what is missing as long as it cannot be opened.
+    /// Opens the journal of that name and undoes leftovers of an earlier run. If it cannot be
+    /// opened, the operator is told the reason, behind `not_yet`.
     pub(crate) fn new(state: &StateDir, name: String, not_yet: &str, tell: Tell) -> Self {
         let record = JournalState::Closed(clock::now(), None);
         let mut journal = Self { state: state.clone(), name, tell, record };
@@ -120,7 +120,7 @@ impl HostJournal {
     }
 }
 
-/// Returns the leftovers of an undo.
+/// Returns the leftovers of an undo; `None` if there are none.
 pub(crate) fn left_by(undone: Result<UndoReport, HostError>) -> Option<Leftovers> {
     match undone {
         Ok(report) if report.failed.is_empty() => None,
@@ -129,7 +129,7 @@ pub(crate) fn left_by(undone: Result<UndoReport, HostError>) -> Option<Leftovers
     }
 }
 
-/// The earlier run of the same node may be about to end.
+/// The wait for the journal's lock: an earlier run of the same node may be about to end.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time between attempts to open the journal.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Set-points of a controller that polices several nodes: each holds for a bounded time.
 //!
-//! Whoever polices tenants over several nodes sets, moves and withdraws set-points at each of them.
-//! If such a controller dies, nobody withdraws what it has set last, and a router that it had
-//! stopped would stay so. Therefore each set-point is a *lease* (C. Gray and D. Cheriton, "Leases",
-//! SOSP 1989): it holds until its time is over, unless it is renewed before.
+//! A controller that polices tenants over several nodes sets, moves and withdraws set-points at
+//! each of them. If such a controller died, nobody would withdraw its last set-points, and a router
+//! that it had stopped would stay stopped. Therefore each set-point is a *lease* (C. Gray and D.
+//! Cheriton, "Leases", SOSP 1989): it holds until its time is over, unless it is renewed before.
 //!
 //! Leases override the policy and are no part of it: they are neither stored nor on record, and a
 //! restart of the node ends them. The policy comes first. Only a router that it says is off can be
@@ -28,10 +28,10 @@ use super::status::LeaseStatus;
 pub struct LeaseRequest {
     /// The controller's name, for people.
     pub by: String,
-    /// The time after which they are withdrawn, unless they are renewed.
+    /// The time after which the set-points are withdrawn, unless they are renewed.
     pub length: Nanos,
-    /// The set-point of each router, in packets a second; `None`: it is withdrawn. Routers that are
-    /// not named stay as they are.
+    /// The set-point of each router, in packets a second; `None` withdraws it. The leases of
+    /// routers that are not named stay as they are.
     pub set_points: BTreeMap<String, Option<PacketRate>>,
 }
 
@@ -39,7 +39,7 @@ pub struct LeaseRequest {
 pub type RefusedLeases = BTreeMap<String, String>;
 
 impl LeaseRequest {
-    /// Returns what a node without control loops answers.
+    /// Returns the answer of a node without control loops: a refusal for each router.
     #[must_use]
     pub fn without_loops(&self) -> RefusedLeases {
         self.set_points.keys().map(|router| (router.clone(), NOT_HELD.to_owned())).collect()
@@ -71,8 +71,8 @@ pub(crate) struct LeaseChanges {
 }
 
 impl SetPointLeases {
-    /// Takes a request, router by router: what is refused for one does not keep the others from
-    /// being renewed.
+    /// Takes a request, router by router: a refusal for one router does not keep the leases of
+    /// others from being renewed.
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -176,10 +176,11 @@ fn unfit(targets: &[RouterTarget], router: &str, rate: PacketRate) -> Option<Str
     Some(format!("set-point {fault}"))
 }
 
-/// Names the controller whose lease another one, `by`, ends or takes over; nothing for its own.
+/// Names the earlier holder of a lease that `by` ends or takes over; returns an empty text if that
+/// was `by` itself.
 fn whose(before: &SetPointLease, by: &str) -> String {
     if before.by == by { String::new() } else { format!("; it was held by {}", before.by) }
 }
 
-/// Why a router without a control loop gets no set-point.
+/// The reason why a router without a control loop gets no set-point.
 const NOT_HELD: &str = "there is no router of that name with a table xtc";

@@ -19,8 +19,8 @@ use weir_dataplane::clock;
 /// A load: routers that are held, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadSpec {
-    /// The devices of each router, in the network namespace of the calling thread. Those that are
-    /// not there are a fault of each sample.
+    /// The devices of each router, in the network namespace of the calling thread. A router with a
+    /// missing device has a fault instead of each sample.
     pub routers: Vec<Vec<String>>,
     /// The sampling period, 10 ms to 1 s.
     pub period: Nanos,
@@ -31,7 +31,7 @@ pub struct LoadSpec {
 /// The measured cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadCost {
-    /// Steps, lateness.
+    /// Steps and lateness, the start included.
     pub load: LoopsLoad,
     /// Samples that were made.
     pub samples: u64,
@@ -43,8 +43,8 @@ pub struct LoadCost {
     pub cpu: Nanos,
 }
 
-/// Holds all routers on the calling thread, as the node's own thread does, by feed-forward at 10
-/// 000 packets a second each, and measures the cost.
+/// Measures the cost of holding all routers by feed-forward at 10000 packets a second each. It runs
+/// the loops on the calling thread, as the node's own thread does.
 #[must_use]
 pub fn measure(many: &LoadSpec) -> LoadCost {
     let mut manager =
@@ -166,18 +166,18 @@ impl CpuTimeMeter for Unmetered {
 mod tests {
     use super::*;
 
-    /// The loopback device is everybody's router, as far as the meter allows: one has it, the other
-    /// none that is there.
+    /// One router has the loopback device, which every machine has; the other has a device that
+    /// does not exist.
     #[test]
     fn routers_are_stepped_as_often_as_they_are_due() {
         let routers = vec![vec!["lo".to_owned()], vec!["no-such-0".to_owned()]];
-        // Longer than a processor stands still that the machine's own host has given to others.
+        // Longer than a virtual processor stands still while its host runs other machines.
         let (period, time) = (Nanos::from_millis(20), Nanos::from_secs(3));
         let cost = measure(&LoadSpec { routers, period, time });
         assert_eq!(cost.load.routers, 2);
         assert!(cost.samples >= 1 && cost.faults >= 1, "{cost:?}");
-        // What the machine is late is for the bound of a measurement, not of this test.
-        // Ticks are counted from the two periods on that come before the measurement.
+        // This test sets no bound on lateness, which depends on the machine. Ticks are also counted
+        // in the two periods before the measurement.
         let most = cost.time.as_nanos() / period.as_nanos() + 2 + 2;
         assert!((1..=most).contains(&cost.load.ticks), "{cost:?}");
         assert!(cost.cpu < cost.time);

@@ -20,7 +20,7 @@ pub trait CounterReader: Send {
     /// Reads these routers from now on; they are known by their places in the list.
     fn follow(&mut self, routers: &[CounterSource]);
 
-    /// Reads all counters once, at `now` or a little later; returns when.
+    /// Reads all counters once, at `now` or a little later. Returns the time of the reading.
     fn collect(&mut self, now: Instant) -> Instant;
 
     /// Returns the counters of a router from the last pass, without CPU time.
@@ -43,8 +43,8 @@ pub struct CounterSource {
 
 /// Takes routers on a host, and changes it for them.
 pub trait RouterPlatform: Send {
-    /// Takes a router: makes it one whose CPU time can be capped. It is called again for a taken
-    /// router whose period has changed, with the same cap in force.
+    /// Takes a router, so that its CPU time can be capped. It is called again for a taken router
+    /// whose period has changed; the cap then stays in force.
     ///
     /// # Errors
     /// The reason why it cannot be taken; then nothing has changed.

@@ -51,21 +51,21 @@ impl PendingUndos {
         self.due.unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Tries again if that is due.
+    /// Retries the pending undos if a retry is due.
     pub(crate) fn retry(
         &mut self,
         now: Instant,
         platform: &mut dyn RouterPlatform,
         entries: &[HeldRouter],
     ) {
-        // A clock that went back makes it due at once.
+        // If the clock went back, a retry is due at once.
         if self.due.is_none_or(|due| now < due && due <= now + INTERVAL) {
             return;
         }
         let _tried_again = self.lift(platform, entries);
         for (router, pending) in self.routers.iter_mut().filter(|(_, pending)| pending.taken) {
-            // One that came back is taken anew, which undoes what is left first. A dry run takes
-            // nothing.
+            // A router that came back is taken anew, which first undoes the leftovers. A dry run
+            // takes nothing.
             let back = entry(entries, router)
                 .is_some_and(|entry| entry.control.is_attached() && !entry.wanted.dry_run);
             pending.taken = !back && platform.give_back(router).is_err();
@@ -73,8 +73,8 @@ impl PendingUndos {
         self.settle(now);
     }
 
-    /// Lifts the limits whose undo is pending, but for those of routers that came back and have
-    /// another.
+    /// Lifts the limits whose undo is pending, except those of routers that came back and have
+    /// another limit.
     ///
     /// # Errors
     /// The limits are still in force.

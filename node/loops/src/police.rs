@@ -236,9 +236,9 @@ impl PolicingLoop {
         judged
     }
 
-    /// Returns the capacity to share, without the use of routers that are not held, and without a
-    /// reserve. From the reserve, a router that reclaims a share that it had lent is served before
-    /// the others have yielded.
+    /// Returns the capacity to share: the whole less a reserve, and less the use of routers that
+    /// are paused or off. A router that reclaims a share that it had lent is served from the
+    /// reserve until the others have yielded.
     fn shared(&self) -> PacketRate {
         let most = u128::from(self.capacity.as_pps()) * u128::from(SHARED_PPM) / 1_000_000;
         let most = u64::try_from(most).unwrap_or(u64::MAX);
@@ -314,10 +314,10 @@ impl WatchedRouter {
         self.newest_few().map(Sample::rate).max().unwrap_or_default()
     }
 
-    /// Returns the part of the capacity that a router uses which is not held. A paused router may
-    /// get its cap in slices, and so forward in some samples and not in others; its mean over all
-    /// kept samples counts. A router that is off has no cap. If a lease holds it, it uses no more
-    /// than the lease's set-point.
+    /// Returns the part of the capacity that this router uses while it is not held. A paused router
+    /// may get its CPU time in slices and therefore forward in some samples only; so its mean over
+    /// all kept samples counts. A router that is off has no cap. If a lease holds it, it uses no
+    /// more than the lease's set-point.
     fn takes(&self) -> PacketRate {
         if self.terms.state != XtcState::Paused {
             let used = self.most_used();
@@ -342,7 +342,7 @@ impl WatchedRouter {
         }
     }
 
-    /// Returns true if its share holds it below its demand.
+    /// Returns true if the router's share holds it below its demand.
     fn is_held_below(&self) -> bool {
         let (used, offered) = self.newest();
         let share = self.ruling.set_point;
@@ -428,17 +428,16 @@ impl RouterTerms {
 const NOTHING: RateClaim =
     RateClaim { min: PacketRate::ZERO, max: Some(PacketRate::ZERO), weight: 1, wants: None };
 
-/// The time between looks, so that contention is seen and acted upon well within a second.
+/// The time between two rounds, so that contention is seen and acted upon well within a second.
 const PERIOD: Nanos = Nanos::from_millis(100);
 
-/// The number of newest samples that a claim is made from: a router may have at once what it used
-/// or was offered in any of them. They are few, so that an unused share goes to another router well
-/// before contention may end.
+/// The number of newest samples that a claim is made from: the largest of them counts. They are
+/// few, so that an unused share goes to another router well before contention may end.
 const RECENT: usize = 3;
 
 /// The number of newest samples that are kept, a second of them: in it a capped router has several
 /// slices of Xen's 30 ms.
 const KEPT: usize = 10;
 
-/// Looks without a reading after which a router counts as using nothing.
+/// Consecutive rounds without a reading after which a router counts as using nothing.
 const GONE_AFTER: u32 = 10;

@@ -67,7 +67,7 @@ impl ThroughputCollector {
 
 impl CounterReader for ThroughputCollector {
     fn follow(&mut self, routers: &[CounterSource]) {
-        // Counters only grow: a new meter goes on where the old one was.
+        // A new meter continues the old one's counts, since the kernel's counters only grow.
         self.links = None;
         let mut asked = Vec::new();
         self.places = routers.iter().map(|router| self.place(router, &mut asked)).collect();

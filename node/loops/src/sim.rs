@@ -6,9 +6,9 @@
 //! routers forward for a while and then runs the due loops. The same document and the same faults
 //! give the same run.
 //!
-//! It stands beside the manager and not in `weir-sim`, which simulates packets: it is this crate's
-//! own platform, which a pure crate cannot depend on. Its routers are [`Plant`]s of `weir-control`,
-//! which stay there because the controllers' own tests and examples run against them.
+//! It is not in `weir-sim`, which simulates packets: it implements this crate's traits, and a pure
+//! crate cannot depend on this one. Its routers are [`Plant`]s of `weir-control`, which stay there
+//! because the controllers' own tests and examples run against them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,10 +117,10 @@ impl SimLoopsNode {
         self.document.policy().map_err(|error| error.to_string())
     }
 
-    /// Changes the policy, all edits at once, as the interface does.
+    /// Changes the policy by all edits at once, as a request to a node does.
     ///
     /// # Errors
-    /// The problem of the policy; node and document then go on as before.
+    /// The problem of the policy; node and document are then unchanged.
     pub fn edit(&mut self, edits: &[Edit]) -> Result<(), String> {
         let before = self.document.clone();
         let mut outcomes = edits.iter().map(|edit| self.document.apply(edit));
@@ -239,8 +239,8 @@ impl SimRouter {
         }
     }
 
-    /// Returns its demand of CPU time on its own processor, in millionths. Packets that its cap
-    /// makes it drop have cost CPU time before.
+    /// Returns its demand of CPU time on its own processor, in millionths. It includes packets that
+    /// the cap makes the router drop, since they cost CPU time before.
     fn wants(&self) -> u64 {
         if self.dead {
             return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The manager on simulated routers, meters and actuators, in virtual time: each thing that can go
-//! wrong has a name, leaves the router safe, and passes without a person.
+//! The manager on simulated routers, meters and actuators, in virtual time: each failure has a
+//! name, leaves the router safe, and is overcome without a person.
 
 use std::ops::{Deref, DerefMut};
 
@@ -17,10 +17,10 @@ mod police;
 
 const PERIOD: Nanos = Nanos::from_millis(100);
 
-/// A simulated node, of which nothing is refused.
+/// A simulated node that accepts every change.
 struct Node(SimLoopsNode);
 
-/// Router `a` is held at ingress under a ceiling, `b` by its cap alone, `c` not yet.
+/// Router `a` is held at ingress under a ceiling, `b` by its cap alone, and `c` is not held yet.
 const TEXT: &str = r#"
 version = 1
 xtc = { release_after = "1s", log = 1000 }
@@ -132,7 +132,7 @@ fn routers_are_held_and_one_pass_serves_all() {
     }
 }
 
-/// Each verb is a change of the policy, and holds with the next sample.
+/// Goal: each verb is a change of the policy, and takes effect with the next sample.
 #[test]
 fn every_verb_takes_effect_within_one_sample() {
     let mut node = Node::new();
@@ -143,7 +143,7 @@ fn every_verb_takes_effect_within_one_sample() {
     node.set("b", "set_point", "30kpps");
     node.run(2);
     assert!(node.holds("b", 30_000), "{}", node.rate("b"));
-    // Paused: the cap stays, whatever comes.
+    // Paused: the cap stays, whatever the load.
     node.set("b", "state", "paused");
     let sets = node.sim("b", |sim| sim.sets);
     node.run(10);
@@ -151,7 +151,7 @@ fn every_verb_takes_effect_within_one_sample() {
     assert_eq!(node.sim("b", |sim| sim.sets), sets);
     node.set("b", "state", "active");
     assert_eq!(node.status("b").phase, Some(LoopPhase::Active));
-    // Off: no cap, no limit, the host's own again.
+    // Off: there is no cap and no limit, and the router is the host's again.
     node.set("a", "state", "off");
     node.sim("a", |sim| assert!(sim.free && sim.limit.is_none() && sim.cap.is_none()));
     node.run(1);
@@ -160,13 +160,13 @@ fn every_verb_takes_effect_within_one_sample() {
     node.run(2);
     assert!(node.holds("a", 60_000), "{}", node.rate("a"));
     assert_eq!(node.status("a").taken, 2);
-    // Another controller goes on from where the last one was.
+    // Another controller continues from the settings of the last one.
     node.run(10);
     let before = node.rate("b");
     node.set("b", "dead_zone", 0.001);
     node.run(1);
     assert!(node.rate("b").abs_diff(before) * 20 < before, "{} {before}", node.rate("b"));
-    // Another period: the actuator is shaped anew, the cap stays.
+    // With another period the actuator is shaped anew, and the cap stays.
     node.set("b", "period", "200ms");
     let samples = node.status("b").samples;
     node.run(20);
@@ -251,7 +251,7 @@ fn a_limit_that_cannot_be_said_is_a_failure_of_its_router() {
     assert!(node.holds("a", 60_000), "{}", node.rate("a"));
 }
 
-/// A limit does not wait for its cap: it goes up and down again while caps are refused.
+/// Goal: a limit does not wait for its cap; it goes up and down while caps are refused.
 #[test]
 fn a_limit_holds_though_its_cap_is_refused() {
     let mut node = Node::new();
@@ -271,7 +271,8 @@ fn a_limit_holds_though_its_cap_is_refused() {
     assert!(node.holds("a", 80_000), "{}", node.rate("a"));
 }
 
-/// Its process ends, and starts again under another number half a minute later.
+/// Goal: a router whose process ends, and starts again with another id half a minute later, is held
+/// again.
 #[test]
 fn a_router_that_dies_comes_back_without_a_person() {
     let mut node = Node::new();
@@ -303,7 +304,7 @@ fn a_router_that_dies_comes_back_without_a_person() {
     assert!(node.holds("b", 20_000) && node.status("b").trouble.is_none());
 }
 
-/// One that is not there at the start is held when it comes.
+/// Goal: a router that is missing at the start is held once it exists.
 #[test]
 fn a_router_that_comes_late_is_held() {
     let mut node = Node::new();
@@ -356,7 +357,7 @@ fn a_clock_that_jumps_before_a_change_passes_too() {
     assert_eq!(node.manager.load().clock_jumps, 1);
 }
 
-/// A set-point that no router could hold gets the largest cap.
+/// Goal: a set-point that is out of a router's reach leads to the largest cap.
 #[test]
 fn an_impossible_set_point_harms_nobody() {
     let mut node = Node::new();
@@ -373,7 +374,7 @@ fn an_impossible_set_point_harms_nobody() {
     assert!(problem.contains("95kpps is more than receive.max_pps, 90kpps"), "{problem}");
 }
 
-/// A dry run decides all the same, and nothing is done.
+/// Goal: a dry run decides as usual and changes nothing.
 #[test]
 fn a_dry_run_decides_and_touches_nothing() {
     let mut node = Node::new();
@@ -387,7 +388,7 @@ fn a_dry_run_decides_and_touches_nothing() {
     assert!(node.says("a", "limit 40kpps"), "{:?}", node.manager.log("a", 3));
 }
 
-/// A tick that comes late steps each router once, and names those that waited too long.
+/// Goal: a late tick steps each router once, and counts the routers that waited too long.
 #[test]
 fn late_samples_are_counted_by_router() {
     let mut node = Node::new();

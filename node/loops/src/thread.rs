@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The thread of the loops, which exists while a router is to be held.
+//! The thread of the loops, which exists while a router is to be held or has a class.
 //!
 //! **The thread owns the manager. A caller sends it a job and waits for a bounded time. All waiting
-//! jobs are done between two passes, late or not.** A slow pass or an actuator that hangs therefore
-//! delays no caller for longer; answers are copies, which the caller makes into text.
+//! jobs are done between two passes, late or not.** So neither a slow pass nor a hanging actuator
+//! delays a caller for longer than that. An answer is a copy of the data; the caller makes the text
+//! of it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,8 +96,8 @@ impl LoopsThread {
         let thread = std::thread::Builder::new()
             .name("weir-xtc".into())
             .spawn(move || {
-                // It runs without a reservation, too; a worker that shares its processor may be
-                // late.
+                // Without a reservation the thread runs all the same, but it may delay a worker on
+                // the same processor.
                 let _reserved = reservation::take(request);
                 Work::new(make, newest, inbox, seen, note, patience.anew).run()
             })
@@ -291,7 +292,7 @@ impl Work {
         }
     }
 
-    /// Does the jobs that wait by now, but none that come meanwhile.
+    /// Does waiting jobs, at most as many as the queue holds.
     fn do_waiting(&mut self) {
         for _ in 0..JOBS_MAX {
             match self.inbox.try_recv() {
@@ -301,8 +302,8 @@ impl Work {
         }
     }
 
-    /// Replaces a manager that panicked: all routers are released, by the journal where it knows no
-    /// better, and held again some time later.
+    /// Replaces a manager that panicked. All routers are released, by the undo journal if the
+    /// manager cannot do it, and are held again some time later.
     fn begin_anew(&mut self) {
         let now = clock::now();
         let ended = catch_unwind(AssertUnwindSafe(|| self.stage.manager.end_all(now)));
@@ -330,8 +331,8 @@ fn thread_time() -> Nanos {
 }
 
 impl Patience {
-    /// A pass takes milliseconds. Ten seconds without a sign of life end a node under systemd: a
-    /// reload that asks twice stays far below.
+    /// The default: a pass takes milliseconds. systemd ends a node that shows no sign of life for
+    /// ten seconds; a reload, which asks twice, stays far below that.
     pub(crate) const DEFAULT: Self =
         Self { answer: Duration::from_secs(2), anew: Nanos::from_secs(10) };
 }
@@ -339,7 +340,7 @@ impl Patience {
 /// The most jobs that wait.
 const JOBS_MAX: usize = 64;
 
-/// The end is seen within this time, however far the next sample is.
+/// The longest wait between two looks at the end flag, however far away the next sample is.
 const WAIT_MOST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

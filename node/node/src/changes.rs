@@ -17,16 +17,16 @@ use weir_policy::Edit;
 pub struct PolicyChange {
     /// The change's number: one more than that of the change before it.
     pub id: u64,
-    /// When it was made, milliseconds since 1970.
+    /// The time at which it was made, milliseconds since 1970.
     pub at_unix_ms: u64,
     /// The caller: `uid 0` for one on the Unix socket, `token NAME`, `signal`.
     pub who: String,
     /// The origin of the change.
     pub kind: ChangeKind,
-    /// The change that it took back.
+    /// The number of the change that it undid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<u64>,
-    /// The id of the apply of a plan that made it.
+    /// The id of the plan's apply that it was part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply: Option<String>,
     /// Each key that changed, with its values before and after, in the order of the edits.
@@ -40,7 +40,7 @@ pub struct PolicyChange {
 pub enum ChangeKind {
     /// A request.
     Change,
-    /// A change taken back.
+    /// The undo of a change.
     Undo,
     /// The file was read again.
     Reload,
@@ -65,7 +65,7 @@ pub(crate) struct ChangeLog {
 }
 
 impl ChangeKind {
-    /// The kind's name in the record and in the interface.
+    /// Returns the kind's name in the record and in the interface.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl ChangeKind {
         }
     }
 
-    /// The kind of a name.
+    /// Returns the kind with this name; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Change, Self::Undo, Self::Reload].into_iter().find(|kind| kind.name() == name)
@@ -90,7 +90,7 @@ impl RecordedChange {
 }
 
 impl ChangeLog {
-    /// A record without changes that holds at most `count_max`.
+    /// Makes a record without changes that holds at most `count_max`.
     pub(crate) fn new(count_max: usize) -> Self {
         Self::bounded(count_max, BYTES_MAX)
     }
@@ -99,12 +99,13 @@ impl ChangeLog {
         Self { list: VecDeque::new(), bytes: 0, count_max, bytes_max }
     }
 
-    /// The number that the next change has.
+    /// Returns the number of the next change.
     pub(crate) fn next_id(&self) -> u64 {
         self.list.back().map_or(1, |last| last.change.id.saturating_add(1))
     }
 
-    /// Adds the newest change. The oldest go where there are too many, the newest stays.
+    /// Adds the newest change. If there are too many, the oldest are dropped; the newest always
+    /// stays.
     pub(crate) fn push(&mut self, recorded: Arc<RecordedChange>) {
         debug_assert!(
             self.list.back().is_none_or(|last| last.change.id < recorded.change.id),
@@ -120,14 +121,14 @@ impl ChangeLog {
         }
     }
 
-    /// All changes on record, oldest first.
+    /// Returns all changes on record, oldest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &RecordedChange> {
         self.list.iter().map(Arc::as_ref)
     }
 
-    /// The change to take back: the one with this number, or else the newest request that is not
-    /// taken back yet. `whose` restricts it to the changes of one caller. A reload is taken back by
-    /// its number only.
+    /// Returns the change to undo: the one with this number, or else the newest request that is not
+    /// undone yet. `whose` restricts it to the changes of one caller. A reload or an undo is undone
+    /// by its number only.
     pub(crate) fn to_undo(&self, id: Option<u64>, whose: Option<&str>) -> Option<&PolicyChange> {
         let newest_first = self.iter().rev().map(|RecordedChange { change, .. }| change);
         let undone = undone_changes(newest_first.map(|change| (change.id, change.undoes)));
@@ -147,8 +148,8 @@ impl ChangeLog {
     }
 }
 
-/// A change takes some 300 bytes, and one of every vif of a large policy, as a reload may be, less
-/// than a MiB.
+/// The most bytes of all edits on record. A change takes some 300 bytes; a reload that changes
+/// every vif of a large policy takes less than a MiB.
 const BYTES_MAX: usize = 128 << 20;
 
 #[cfg(test)]
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(undone(log, None), Some(1), "a change without edits only used up its number");
     }
 
-    /// The newest stays in any case; older ones as far as both bounds allow.
+    /// Goal: the newest change always stays, and older ones as far as both bounds allow.
     #[test]
     fn the_record_is_bounded_in_changes_and_in_bytes() {
         let log = &mut ChangeLog::new(10);

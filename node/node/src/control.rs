@@ -19,16 +19,16 @@ use weir_loops::{
 use weir_platform::StateDir;
 use weir_report::{ReportSubject, Service, StoreAnswer, StoreQuery};
 
-/// A running node. Every call may wait, some milliseconds as a rule: never call it on a thread that
-/// must not.
+/// A running node. Most calls may wait, usually for some milliseconds; a thread that must not wait
+/// must not call them.
 pub trait Control: Send + Sync + 'static {
-    /// Counters, queues, lateness.
+    /// Returns counters, queues and lateness.
     ///
     /// # Errors
     /// The node is busy, starting or ending.
     fn status(&self) -> Result<NodeStatus, Refusal>;
 
-    /// The policy in force, its document, and the live edits. Never waits for a change.
+    /// Returns the policy in force, its document, and the live edits. Never waits for a change.
     ///
     /// # Errors
     /// The node is ending.
@@ -41,34 +41,34 @@ pub trait Control: Send + Sync + 'static {
     fn change(&self, request: &ChangeRequest<'_>, edits: &[Edit]) -> Result<PolicyChange, Refusal>;
 
     /// Checks `edits` as [`Self::change`] does, and changes nothing. Returns the change that they
-    /// would be now.
+    /// would make now.
     ///
     /// # Errors
-    /// What [`Self::change`] would refuse and can be foreseen: a device may still fail to open, and
-    /// a disk to take the record.
+    /// The errors of [`Self::change`] that can be foreseen. A device may still fail to open, or a
+    /// disk fail to take the record.
     fn foresee(&self, request: &ChangeRequest<'_>, edits: &[Edit])
     -> Result<PolicyChange, Refusal>;
 
-    /// Takes a change back: the newest that was not taken back yet, or the one of that number.
+    /// Undoes a change: the newest that is not undone yet, or the one with this number.
     ///
     /// # Errors
     /// There is none, or one of its keys was changed since.
     fn undo(&self, request: &ChangeRequest<'_>, id: Option<u64>) -> Result<PolicyChange, Refusal>;
 
-    /// The newest `most` of the changes on record that are `wanted`, oldest first.
+    /// Returns the newest `most` of the changes on record that are `wanted`, oldest first.
     fn changes(&self, most: usize, wanted: &dyn Fn(&PolicyChange) -> bool) -> Vec<PolicyChange>;
 
-    /// The service that tenants had in a time.
+    /// Returns the service that tenants got in a span of time.
     ///
     /// # Errors
     /// There is no store of records, or it cannot be read.
     fn report(&self, question: &StoreQuery) -> Result<StoreAnswer, Refusal>;
 
-    /// The service of each vif and slice since the node started, send and receive.
+    /// Returns the service of each vif and slice since the node started, send and receive.
     fn service(&self) -> BTreeMap<ReportSubject, [Service; 2]>;
 
-    /// The state of the routers that are held at a rate, in the policy's order, or of the one of
-    /// that name; and the load of all control loops.
+    /// Returns the status of all routers that are held at a rate, in the policy's order, or of the
+    /// named one, and the load of all control loops.
     ///
     /// # Errors
     /// The control loops do not answer.
@@ -81,13 +81,13 @@ pub trait Control: Send + Sync + 'static {
     /// The control loops do not answer.
     fn lease(&self, request: LeaseRequest) -> Result<RefusedLeases, Refusal>;
 
-    /// The newest decisions on a router, oldest first.
+    /// Returns the newest decisions on a router, oldest first.
     ///
     /// # Errors
-    /// It is not held at a rate; or what holds it does not answer.
+    /// The router is not held at a rate, or the control loops do not answer.
     fn router_log(&self, router: &str, newest: usize) -> Result<Vec<LogLine>, Refusal>;
 
-    /// The state of the classes of routers, in the policy's order.
+    /// Returns the status of the classes of routers, in the policy's order.
     ///
     /// # Errors
     /// The thread that keeps them does not answer.
@@ -105,7 +105,7 @@ pub trait Control: Send + Sync + 'static {
     /// The file is refused.
     fn reload(&self, who: &str) -> Result<(), Refusal>;
 
-    /// Tells the operator; what is too much is dropped.
+    /// Adds a line for the operator. Lines beyond a bound are only counted.
     fn note(&self, line: String);
 
     /// Keeps a node that was started with `--confirm`.
@@ -130,22 +130,23 @@ pub struct ChangeRequest<'r> {
     pub who: &'r str,
     /// True if the caller may take back only its own changes.
     pub own: bool,
-    /// The number that the change must get, if the caller asks for one: a change that another
-    /// caller made meanwhile has taken it, and this one is refused. So a change that is sent twice
-    /// is made once.
+    /// The number that the change must get, if the caller asks for one. If another change has taken
+    /// the number meanwhile, this one is refused; so a change that is sent twice is made once.
     pub number: Option<u64>,
     /// The id of the apply of a plan that the change is part of.
     pub apply: Option<&'r str>,
     /// Refuses changes that the caller may not make.
     pub may: &'r ChangePermission<'r>,
-    /// Selects the problems of a refused policy that the caller may read: some tell of others.
+    /// Selects the problems of a refused policy that the caller may read, since some concern other
+    /// tenants.
     pub sees: &'r ProblemVisibility<'r>,
 }
 
-/// Judges a change by the policy that holds, the policy that would hold, and the edits between.
+/// Judges a change by the policy in force, the policy that would be in force, and the edits between
+/// them.
 pub type ChangePermission<'p> = dyn Fn(&Policy, &Policy, &[Edit]) -> Result<(), Refusal> + 'p;
 
-/// Returns true if a caller may read of a problem with a policy; the first argument is the policy
+/// Returns true if a caller may read about a problem of a policy; the first argument is the policy
 /// in force.
 pub type ProblemVisibility<'p> = dyn Fn(&Policy, &Problem) -> bool + 'p;
 
@@ -160,13 +161,13 @@ pub struct InForce {
     pub overlay: Arc<[Edit]>,
 }
 
-/// The path of the control socket of the node `name` below the state directory.
+/// Returns the path of the control socket of the node `name` below the state directory.
 #[must_use]
 pub fn socket_path(state: &Path, name: &str) -> PathBuf {
     StateDir::at(state).node_socket(name)
 }
 
-/// The control socket of the only node below the state directory.
+/// Returns the path of the control socket of the only node below the state directory.
 ///
 /// # Errors
 /// There is none, or there are several; the error names them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A running node, whatever moves its packets: the live policy, the report, requests and signals.
+//! A running node with any data plane: the live policy, the report, requests and signals.
 //!
 //! The data plane is behind a trait, [`NodePlane`]. A change of the policy is decided, recorded and
 //! answered here; the plane makes it. Two locks order all changes: `live` (the policy) before
@@ -33,9 +33,9 @@ use crate::operator_notes::OperatorNotes;
 use crate::options::{NodeEnd, Options};
 use crate::service_manager::ServiceManager;
 
-/// What moves the packets of a node.
+/// The data plane of a node, which moves its packets.
 pub(crate) trait NodePlane: std::fmt::Debug + Send + Sync + 'static {
-    /// The value of `node.dataplane` that asks for it.
+    /// The value of `node.dataplane` that selects it.
     const DATAPLANE: Dataplane;
 
     /// Returns the policy with the vifs that the plane made by the rules of `policy`, which is in
@@ -44,16 +44,16 @@ pub(crate) trait NodePlane: std::fmt::Debug + Send + Sync + 'static {
         Arc::clone(policy)
     }
 
-    /// Counters, queues, lateness; `policy` is in effect.
+    /// Returns counters, queues and lateness; `policy` is in effect.
     ///
     /// # Errors
     /// The node is busy, starting or ending.
     fn read_status(&self, policy: &Policy) -> Result<NodeStatus, Refusal>;
 
-    /// Adds what waits for its device to a status that does not have it yet.
+    /// Adds the ports and vifs that wait for their devices to a status that lacks them.
     fn add_waiting(&self, _status: &mut NodeStatus, _policy: &Policy) {}
 
-    /// Takes over a policy, and tells the operator what came of it.
+    /// Takes over a policy, and notes for the operator what came of it.
     ///
     /// # Errors
     /// It cannot; nothing has changed then.
@@ -62,7 +62,7 @@ pub(crate) trait NodePlane: std::fmt::Debug + Send + Sync + 'static {
     /// Checks that [`Self::apply`] could take over a policy.
     ///
     /// # Errors
-    /// Those of [`Self::apply`] that can be foreseen.
+    /// The errors of [`Self::apply`] that can be foreseen.
     fn could_apply(&self, policy: &Policy) -> Result<(), Refusal>;
 
     /// See [`Control::capture`].
@@ -71,7 +71,7 @@ pub(crate) trait NodePlane: std::fmt::Debug + Send + Sync + 'static {
     /// There is nothing to capture.
     fn capture(&self, request: CaptureRequest) -> Result<Capturing, Refusal>;
 
-    /// See [`Control::routers`]; none are held unless the plane does.
+    /// See [`Control::routers`]; a plane without control loops holds none.
     ///
     /// # Errors
     /// The control loops do not answer.
@@ -79,7 +79,7 @@ pub(crate) trait NodePlane: std::fmt::Debug + Send + Sync + 'static {
         Ok((Vec::new(), LoopsLoad::default()))
     }
 
-    /// See [`Control::lease`]; none are held unless the plane does.
+    /// See [`Control::lease`]; a plane without control loops refuses all.
     ///
     /// # Errors
     /// The control loops do not answer.
@@ -130,7 +130,7 @@ pub(crate) struct ControlledNode<P> {
     in_force: RwLock<InForce>,
     /// The service report.
     keeper: ReportKeeper,
-    /// The CPU model beside what the worker takes.
+    /// The comparison of the CPU model with the worker's processor time.
     cpu_model: CpuModelWatch,
     /// The bound on the time that processors take to wake up.
     wake_bound: Mutex<WakeBound>,
@@ -224,7 +224,7 @@ impl<P: NodePlane> ControlledNode<P> {
         ReportTicker::start(begin, tick).map_err(|error| NodeError::io("report thread", error))
     }
 
-    /// Ends the report with the last status. Returns what failed.
+    /// Ends the report with the last status. Returns the reason if that failed.
     pub(crate) fn end_report(&self, last: &NodeStatus) -> Option<String> {
         self.keeper.end(last, &self.policy_in_effect())
     }
@@ -280,7 +280,7 @@ impl<P: NodePlane> ControlledNode<P> {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).policy)
     }
 
-    /// The policy in force with the vifs that its rules made.
+    /// Returns the policy in force with the vifs that its rules made.
     fn policy_in_effect(&self) -> Arc<Policy> {
         self.plane.in_effect(&self.policy_now())
     }
@@ -299,7 +299,8 @@ impl<P: NodePlane> ControlledNode<P> {
         self.plane.read_status(&self.policy_in_effect())
     }
 
-    /// Says of a vif that the document does not name that a rule made it, to a caller who sees it.
+    /// Turns the refusal for a missing vif that a rule made into one that says so, if the caller
+    /// may see the vif.
     fn telling_of_rules(
         &self,
         refusal: Refusal,

@@ -2,10 +2,10 @@
 //! This node's CPU model beside the processor time that its worker takes.
 //!
 //! The model is the file `cpu-model-NAME.json` in the folder of what outlives a reboot, as `weir
-//! measure --model` writes it; a node without the file watches nothing. The file is looked at every
-//! [`WINDOW`], so that a new model holds without a restart. A drift changes nothing: it is told to
-//! the operator, in the status, in the metrics and in the health. How it is judged is in
-//! [`weir_tester::CpuDriftWatch`].
+//! measure --model` writes it; a node without the file watches nothing. The file is looked at once
+//! in each window of [`WINDOW_NS`], so that a new model takes effect without a restart. A drift
+//! changes nothing; it is reported to the operator, in the status, in the metrics and in the
+//! health. How it is judged is in [`weir_tester::CpuDriftWatch`].
 
 use std::fs::File;
 use std::io::Read;
@@ -46,7 +46,7 @@ impl CpuModelWatch {
     pub(crate) fn tick(&self, status: &NodeStatus) -> Option<String> {
         let mut watched = self.watched();
         let Some(counts) = WorkerCounts::of(status) else {
-            // The kernel forwards: nobody meters what that takes.
+            // The kernel forwards, and its processor time is not metered.
             return None;
         };
         let begin = *watched.begin.get_or_insert(counts);
@@ -68,14 +68,14 @@ impl CpuModelWatch {
         status.cpu_model.clone_from(&self.watched().status);
     }
 
-    /// The content is whole even if a thread that had the lock panicked.
+    /// Locks the content, which is whole even if a thread that had the lock panicked.
     fn watched(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watched {
-    /// Reads the model if the file is another one than before.
+    /// Reads the model if the file has changed.
     fn look(&mut self, path: &std::path::Path) {
         let meta = std::fs::metadata(path).ok();
         let file = meta.and_then(|meta| Some((meta.modified().ok()?, meta.len())));
@@ -100,7 +100,7 @@ impl Watched {
         let kept =
             self.status.take().filter(|old| old.drift == drift && reading.forecast.is_none());
         let reason = match kept {
-            // A window that is no evidence keeps what was said of the last one.
+            // A window without a forecast keeps the reason of the last one.
             Some(old) => old.reason,
             None => reason(drift, &reading),
         };
@@ -136,7 +136,7 @@ fn read(path: &std::path::Path) -> Result<CpuModel, String> {
     Ok(model)
 }
 
-/// Says in which way a model drifted; `None` if it holds.
+/// Returns a sentence on how a model drifted; `None` if it holds.
 fn reason(drift: CpuModelDrift, reading: &DriftReading) -> Option<String> {
     let forecast = reading.forecast.as_ref();
     let (measured, point) = (reading.measured, &reading.point);
@@ -174,7 +174,7 @@ const fn whole(value: f64) -> u64 {
 
 /// The time over which load and processor time are compared, nanoseconds.
 const WINDOW_NS: u64 = 10_000_000_000;
-/// A model is less than two KiB.
+/// The most bytes of a model file; a model is less than two KiB.
 const BYTES_MAX: u64 = 64 << 10;
 #[cfg(test)]
 mod tests {
@@ -208,8 +208,8 @@ mod tests {
         }
     }
 
-    /// A node that forwards 20 000 packets a second of 1000 bytes, after so many seconds, at so
-    /// many percent of a processor.
+    /// Returns the status, after so many seconds, of a node that forwards 20000 packets of 1000
+    /// bytes a second and takes so many percent of a processor.
     fn status(seconds: u64, percent: u64) -> NodeStatus {
         let mut vif = IfaceStatus::default();
         let packets = seconds * 20_000;
@@ -250,7 +250,7 @@ mod tests {
         write(&model(machine::machine().cpu));
         assert_eq!(run(31..=60, 12), ["CPU model: it holds"]);
         assert_eq!(shown().unwrap().latest.unwrap().expected_ppm, Some(120_000));
-        // The first window has the jump of the counters, and is above, too.
+        // The first window includes the jump of the counters, so it is above, too.
         let lines = run(61..=160, 40);
         let text = "CPU model: the worker takes 40.0 % of a processor for 20.0 kpps of 1000 bytes, \
                     at most 15.0 % were expected: measure the node again";

@@ -58,8 +58,8 @@ impl HostState {
     }
 
     /// Brings the node to `policy`: all of it, or nothing. A new vif without a device waits for it,
-    /// and one that waits already goes on waiting for [`Self::follow`]. Returns what failed after
-    /// the policy was taken over, if anything did.
+    /// and one that waits already goes on waiting for [`Self::follow`]. Returns a line if a device
+    /// could not be handed back afterwards.
     ///
     /// # Errors
     /// Why the policy is refused.
@@ -91,7 +91,7 @@ impl HostState {
         Ok(back)
     }
 
-    /// Checks that a policy can be brought to the worker, and brings nothing.
+    /// Checks that [`Self::change`] could bring the node to a policy; changes nothing.
     ///
     /// # Errors
     /// Why it is refused.
@@ -122,7 +122,8 @@ impl HostState {
         if stays != self.devices {
             self.settle(stays, worker, &mut followed);
         }
-        // All at once, or else one by one: no device waits for another that cannot be taken.
+        // Take all at once, or if that fails one by one, so that no device waits for another that
+        // cannot be taken.
         if there != self.devices && !followed.failed {
             self.settle(there.clone(), worker, &mut followed);
             if std::mem::take(&mut followed.failed) {
@@ -144,7 +145,7 @@ impl HostState {
         present::waiting(&self.wanted, &self.policy)
     }
 
-    /// Goes on with these devices, and notes which came and went.
+    /// Continues with these devices, and notes which came and went.
     fn settle(
         &mut self,
         devices: PresentDevices,
@@ -168,8 +169,8 @@ impl HostState {
         }
     }
 
-    /// Brings the data plane to `policy`, whose devices are all there. Returns what failed
-    /// afterwards.
+    /// Brings the data plane to `policy`, whose devices are all there. Returns a line if a device
+    /// could not be handed back afterwards.
     fn bring(&mut self, policy: Policy, worker: &WorkerHandle) -> Result<Option<String>, Refusal> {
         let starting = || Refusal::new(RefusalKind::NotRunning, "the node is starting");
         let opener = self.opener.as_mut().ok_or_else(starting)?;
@@ -214,7 +215,7 @@ impl HostState {
     }
 }
 
-/// Tells whether two policies differ only in how routers are held that both hold.
+/// Returns true if two policies differ only in the control loops of routers that both hold.
 fn differs_in_rates_alone(old: &Policy, new: &Policy) -> bool {
     if old == new || old.routers.len() != new.routers.len() {
         return false;
@@ -229,7 +230,7 @@ fn differs_in_rates_alone(old: &Policy, new: &Policy) -> bool {
     same == *old
 }
 
-/// Why a running node cannot go from its policy to another.
+/// The reason why a running node cannot go from its policy to another.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnfitPolicy {
     /// The pool of frames was made at the start and has no room.
@@ -264,11 +265,11 @@ pub(crate) enum UnfitPolicy {
     Switch(#[from] SwitchError),
 }
 
-/// Checks that the worker may go from `old` to `new`, and returns `new` with the pool that there
-/// is.
+/// Checks that the worker may go from `old` to `new`, and returns `new` with the present size of
+/// the pool.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason why it may not.
 pub(crate) fn ready_for(old: &Policy, mut new: Policy) -> Result<Policy, UnfitPolicy> {
     fits_pool(old, &mut new)?;
     FixedValue::check(old, &new)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Watches devices come and go, on a thread of its own, and calls the node to follow.
 //!
-//! The kernel reports each step in which a device is made, so that the thread waits a little before
-//! it calls. A call that fails is repeated with exponential backoff.
+//! The kernel reports each step in which a device is made, so the thread waits a little before it
+//! calls. A call that fails is repeated with exponential backoff.
 
 use std::io;
 use std::sync::Arc;
@@ -82,8 +82,8 @@ impl DeviceWatch {
     }
 }
 
-/// The time before the first retry. Most failures are of a device that is still being made, which
-/// takes some milliseconds; its guest is promised a second.
+/// The time before the first retry. Most failures concern a device that is still being made, which
+/// takes some milliseconds; its guest is promised service within a second.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The longest time between two retries, so that a lasting failure is no load.
@@ -92,7 +92,7 @@ const RETRY_MAX: Duration = Duration::from_secs(32);
 /// The time from the first event of a device to the call.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// The time in which the thread notices that it is to end.
+/// The time within which the thread notices that it is to end.
 const END_POLL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
         watch.end();
     }
 
-    /// Goal: a node that hears of no device still looks after those that it has.
+    /// Goal: a node without device events still looks after the devices that it has.
     #[test]
     fn it_looks_and_retries_without_events() {
         let (told, tells) = mpsc::channel();

@@ -2,9 +2,9 @@
 //! A node whose data plane is the kernel's own: the host's bridge forwards, this process configures
 //! and answers.
 //!
-//! A start plans the way from what is there to the policy, and makes it; a live change is the same
-//! with another policy. No packet depends on the process: one that is killed or leaves changes
-//! nothing, and the next start goes on from there. A stop undoes everything.
+//! A start plans the steps from the host's state to the policy, and makes them; a live change does
+//! the same with another policy. No packet depends on the process: if it is killed or leaves,
+//! nothing changes, and the next start continues from there. A stop undoes everything.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +44,8 @@ struct BridgePlane {
     unheld: Mutex<Vec<String>>,
 }
 
-/// [`KernelPlane::apply`], which refuses what fails at any device, or [`KernelPlane::follow`].
+/// [`KernelPlane::change`], which refuses a policy that fails at any device, or
+/// [`KernelPlane::follow`].
 type MakePolicy =
     fn(&mut KernelPlane, &Policy, &mut Journal) -> Result<AppliedPolicy, KernelPlaneError>;
 
@@ -122,7 +123,8 @@ pub(crate) fn run<S>(
     ended
 }
 
-/// Undoes everything after a failure, unless the data plane is that of an earlier run: it goes on.
+/// Undoes everything after a failure, unless the data plane was left by an earlier run; then it
+/// stays.
 fn after_failure(mut journal: Journal, adopts: bool) -> Result<(), NodeError> {
     match adopts {
         true => Ok(journal.keep()?),
@@ -130,8 +132,8 @@ fn after_failure(mut journal: Journal, adopts: bool) -> Result<(), NodeError> {
     }
 }
 
-/// Loads the programs and makes the host enforce the policy. A device that went wrong meanwhile
-/// does not end a data plane that an earlier run left.
+/// Loads the programs and makes the host enforce the policy. A faulty device does not end a data
+/// plane that an earlier run left.
 fn begin(
     state: &StateDir,
     policy: &Policy,
@@ -155,7 +157,8 @@ fn undo(journal: Journal) -> Result<(), NodeError> {
     Ok(all_undone(&journal.undo_all(&host)?.failed)?)
 }
 
-/// Lines for the operator: keys that are not held, ports and vifs that wait, programs of others.
+/// Returns the lines for the operator: keys that are not held, faults, ports and vifs that wait,
+/// programs of others.
 fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     let unheld = unheld_of(applied).map(|key| format!("not held: {key}"));
     let waiting = applied.compiled.waiting.iter();
@@ -168,12 +171,12 @@ fn lines_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     unheld.chain(faults).chain(waits).chain(applied.programs_before.iter().cloned())
 }
 
-/// The faults of devices, each with its port or vif.
+/// Returns the faults of devices, each with its port or vif.
 fn faults_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     applied.compiled.faults.iter().map(ToString::to_string)
 }
 
-/// The keys of the policy that this host does not enforce, each with the reason.
+/// Returns the keys of the policy that this host does not enforce, each with the reason.
 fn unheld_of(applied: &AppliedPolicy) -> impl Iterator<Item = String> {
     applied.compiled.unheld.iter().map(ToString::to_string)
 }
@@ -213,8 +216,8 @@ fn serve_until_end<S>(
     Ok(ended)
 }
 
-/// Takes devices that came, lets go of those that left, and makes again what somebody else removed.
-/// Returns true if that failed.
+/// Takes devices that came, lets go of those that left, and restores what somebody else removed.
+/// Returns true if that is incomplete, so that it is tried again.
 fn follow(node: &KernelNode) -> bool {
     // The lock keeps the policy from changing meanwhile.
     let _live = node.live();
@@ -244,7 +247,7 @@ impl BridgePlane {
         *lock(&self.faults) = faults_of(&applied).collect();
         *lock(&self.unheld) = unheld_of(&applied).collect();
         let mut in_effect = lock(&self.in_effect);
-        // Who follows the policy compares pointers.
+        // Readers of the policy compare pointers, so an equal policy keeps its pointer.
         if **in_effect != applied.compiled.policy {
             *in_effect = Arc::new(applied.compiled.policy.clone());
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The status of a node whose data plane is the kernel's, from the counters of programs and queues.
 //!
-//! A super-frame counts as the frames that it is cut into. A queue counts it as one where it drops
-//! it or holds it; what a queue dropped is therefore the difference between what it was offered
-//! and what left it.
+//! A super-frame counts as the frames that it is cut into. A queue counts it as one frame when it
+//! drops or holds it; the drops of a queue are therefore the difference between the frames offered
+//! to it and those that left it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
 use weir_kernel::{CountPair, DirectionCounts, LeafCounts, MemberCounts, PlaneCounts, PortCounts};
 use weir_policy::{Policy, Vif};
 
-/// Fills a status.
+/// Returns the status of the node.
 pub(crate) fn status(policy: &Policy, counts: &PlaneCounts, uptime_ns: u64) -> NodeStatus {
     let ports = policy.ports.iter().map(|port| {
         let tree = counts.trees.get(&port.device);
@@ -55,8 +55,8 @@ fn vif_status(vif: &Vif, counts: Option<&MemberCounts>) -> IfaceStatus {
     IfaceStatus { send, receive, ..base }
 }
 
-/// Adds what waits for the vif, or was dropped, in the tree of what its port brings: the vif's own
-/// program has not seen it.
+/// Adds the frames for the vif that wait or were dropped in the tree of its port's inbound traffic.
+/// The vif's own program has not seen them.
 fn add_inbound(receive: &mut DirectionStatus, queue: &LeafCounts) {
     let (backlog, dropped) = (amount(queue.backlog), amount(queue.dropped));
     let more = backlog.plus(dropped);
@@ -70,8 +70,8 @@ fn add_inbound(receive: &mut DirectionStatus, queue: &LeafCounts) {
     }
 }
 
-/// The frames that came to a port's tree, and the copies dropped before it. What its queues dropped
-/// is counted at the vifs, but for the frames of the host itself.
+/// Returns the frames that came to a port's tree, and the copies dropped before it. Drops in its
+/// queues are counted at the vifs, except those of the host's own frames.
 fn port_send(tree: Option<&LeafCounts>, counted: &PortCounts) -> DirectionStatus {
     let before = port_dropped(PortCounts::FLOODED, counted.flooded);
     let tree = tree.copied().unwrap_or_default();
@@ -90,7 +90,7 @@ fn port_send(tree: Option<&LeafCounts>, counted: &PortCounts) -> DirectionStatus
     }
 }
 
-/// The frames that a port's program dropped. It counts no others.
+/// Returns the frames that a port's program dropped. It counts no others.
 fn port_dropped(reason: &str, count: CountPair) -> DirectionStatus {
     let count = amount(count);
     let dropped = (count != Amount::default()).then(|| (reason.to_owned(), count));
@@ -101,7 +101,7 @@ fn port_dropped(reason: &str, count: CountPair) -> DirectionStatus {
     }
 }
 
-/// The frames that passed the programs, and those that did not, by reason.
+/// Returns the frames that passed the programs, and those that did not, by reason.
 fn way_status(way: &DirectionCounts) -> DirectionStatus {
     let named = DirectionCounts::REASONS.into_iter().zip(way.dropped);
     let policed = POLICED.into_iter().zip(way.policed);
@@ -121,9 +121,9 @@ fn way_status(way: &DirectionCounts) -> DirectionStatus {
     }
 }
 
-/// The frames that passed the programs, and what became of them in a queue. The programs counted so
-/// many as `offered` to it before the queue was read: those that it accounts for are told, so that
-/// what was sent is what left it.
+/// Returns the frames that passed the programs, and their fate in a queue. `offered` is the
+/// programs' count of frames for the queue, read at another moment than the queue's own count. Only
+/// frames that the queue accounts for are reported, so that the sent frames are those that left it.
 fn queued_status(way: &DirectionCounts, offered: CountPair, queue: &LeafCounts) -> DirectionStatus {
     let base = way_status(way);
     let (backlog, dropped_after) = (amount(queue.backlog), amount(queue.dropped));
@@ -141,7 +141,7 @@ fn queued_status(way: &DirectionCounts, offered: CountPair, queue: &LeafCounts) 
     }
 }
 
-/// The drops of a queue, by reason.
+/// Returns the drops of a queue, by reason.
 fn dropped_by(queue: &LeafCounts) -> impl Iterator<Item = (&'static str, Amount)> {
     let (dropped, early) = (amount(queue.dropped), amount(queue.dropped_early));
     let bound = if queue.in_packets { "queue_packets" } else { "queue_bytes" };
@@ -155,7 +155,7 @@ const fn amount([packets, bytes]: CountPair) -> Amount {
 
 const DRIVER: &str = "kernel";
 
-/// The reasons of buckets, by position.
+/// The names of the drop reasons of the token buckets, by position.
 const POLICED: [&str; 6] =
     ["vif_packets", "vif_bits", "router_packets", "router_bits", "slice_packets", "slice_bits"];
 
@@ -166,7 +166,8 @@ mod tests {
     use weir_switch::Reason;
 
     /// Goal: the report knows each reason for which the programs and queues drop a frame: those of
-    /// the switch, and a list of others. What a frame is refused for is no offer, a limit is one.
+    /// the switch, and a list of others. A frame refused for what it is was never offered; a frame
+    /// dropped at a limit was.
     #[test]
     fn the_report_knows_each_reason() {
         let is_shared = |name: &&str| Reason::ALL.iter().any(|reason| reason.name() == *name);
@@ -187,8 +188,8 @@ mod tests {
         }
     }
 
-    /// Goal: what waits before the bridge, or was dropped there, is the vif's: the identities hold
-    /// with a queue at its own device and without.
+    /// Goal: frames that wait or are dropped before the bridge count for the vif, and the
+    /// identities hold with and without a queue at its own device.
     #[test]
     fn identities_hold_with_a_tree_before_the_bridge() {
         let receive = DirectionCounts { passed: [100, 151_400], ..DirectionCounts::default() };
@@ -254,11 +255,11 @@ mod tests {
             backlog: [5, 7_570],
             dropped: [15, 22_710],
             dropped_early: [5, 7_570],
-            // Twenty of those that the programs counted were read as on their way to it.
+            // Twenty frames that the programs counted had not reached the queue when it was read.
             offered: [60, 90_840],
             ..LeafCounts::default()
         };
-        // Twenty others went to another vif of the node, past the queue.
+        // Twenty other frames went to another vif of the node, without passing the queue.
         let status = queued_status(&send, [80, 121_120], &queue);
         assert_eq!(status.sent.packets, 20 + 60 - 15 - 5);
         let dropped = status.dropped.values().fold(Amount::default(), |sum, one| sum.plus(*one));

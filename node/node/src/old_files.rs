@@ -3,7 +3,7 @@
 //! overlay, `overlay-NAME.json`, and the record of changes, `changes-NAME.jsonl`.
 //!
 //! Each file had two versions. The first was plain JSON. The second had lines `["89abcdef",…]`,
-//! each a CRC-32 and the JSON that it is of; the last line whose checksum did not hold counted as
+//! each with the CRC-32 of the JSON behind it. A last line whose checksum did not match counted as
 //! never written, as after a crash. The overlay was its last line, the record all lines behind a
 //! header.
 
@@ -19,7 +19,7 @@ use weir_policy::{Edit, KeyPath};
 use crate::changes::PolicyChange;
 use crate::policy_store::{EDITS_MAX, StoredEdit};
 
-/// The files of the node `name`: the overlay, then the record.
+/// Returns the paths of the files of the node `name`: the overlay, then the record.
 #[must_use]
 pub fn paths(state: &StateDir, name: &str) -> [PathBuf; 2] {
     let folder = state.lasting();
@@ -51,8 +51,8 @@ struct RecordHeader {
     version: u32,
 }
 
-/// Reads an overlay; no file is one without entries. Every value that differed from the file is an
-/// entry, also one that followed from another, as a burst does from its rate.
+/// Reads an overlay; a missing file counts as one without entries. Every value that differed from
+/// the file is an entry, even one that was derived from another, as a burst is from its rate.
 ///
 /// # Errors
 /// The file cannot be read, is larger than it may be, of another version, or damaged.
@@ -86,7 +86,7 @@ impl OverlayEntry {
     }
 }
 
-/// Reads a record of changes, oldest first; no file is one without changes.
+/// Reads a record of changes, oldest first; a missing file counts as one without changes.
 ///
 /// # Errors
 /// The file cannot be read, is larger than it may be, of another version, or damaged.
@@ -110,8 +110,8 @@ pub(crate) fn record(path: &Path) -> io::Result<Vec<PolicyChange>> {
     lines.map(|line| serde_json::from_str(line).map_err(io::Error::other)).collect()
 }
 
-/// The text of a file; `None` if there is no such file. Where a crash cut a character of a line,
-/// another stands in its place, so that the checksum does not hold.
+/// Returns the text of a file; `None` if there is no such file. If a crash cut a character, a
+/// replacement stands in its place, so that the line's checksum does not match.
 fn read(path: &Path, bytes_max: u64) -> io::Result<Option<String>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -131,14 +131,15 @@ fn read(path: &Path, bytes_max: u64) -> io::Result<Option<String>> {
     }
 }
 
-/// The JSON of lines with checksums. The last line is left out if its checksum does not hold.
+/// Returns the JSON of lines with checksums. The last line is left out if its checksum does not
+/// match.
 fn values(text: &str) -> io::Result<Vec<&str>> {
     let (mut values, mut rest, mut number) = (Vec::new(), text, 0_u64);
     while let Some((line, behind)) = rest.split_once('\n') {
         number += 1;
         match value(line) {
             Some(value) => values.push(value),
-            // The line that was being written: blanks or zeros are all that may follow it.
+            // The line that was being written. Only blanks or zeros may follow it.
             None if behind.bytes().all(|byte| matches!(byte, b' ' | b'\n' | 0)) => break,
             None => {
                 let message = format!("line {number} is damaged: its checksum does not hold");
@@ -178,7 +179,7 @@ pub(crate) fn put_aside(paths: &[PathBuf]) -> io::Result<()> {
 const RECORD_FORMAT: &str = "weir-changes";
 const PLAIN: u32 = 1;
 const WITH_CHECKSUMS: u32 = 2;
-/// Bounds of the versions that wrote them.
+/// The bounds that the versions which wrote the files had.
 const OVERLAY_BYTES_MAX: u64 = 8 << 20;
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
@@ -248,8 +249,8 @@ mod tests {
         fs::remove_file(&path).unwrap();
     }
 
-    /// Each part of the last line on disk and the others not, in pieces of 8 bytes: it was never
-    /// written. The same of a line before: that is damage.
+    /// Goal: if any subset of the last line's 8-byte pieces is missing on disk, the line counts as
+    /// never written. The same of an earlier line is damage.
     #[test]
     fn whatever_a_crash_leaves_of_the_last_line_it_was_never_written() {
         let (first, last) = (line("\"first\""), line("\"a line of some length\""));
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(values(&zeros).unwrap(), ["\"first\""]);
     }
 
-    /// A crash in the middle of a character of two bytes.
+    /// Goal: a crash in the middle of a two-byte character costs the last line only.
     #[test]
     fn a_character_that_was_cut_is_no_reason_to_read_nothing() {
         let [first, second] = ["\"first\"", "\"zweit\u{e4}\""].map(|json| line(json).into_bytes());

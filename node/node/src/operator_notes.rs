@@ -26,7 +26,7 @@ impl OperatorNotes {
         notes.lock().unwrap_or_else(PoisonError::into_inner).add(line);
     }
 
-    /// Reports all lines, and how many were too many.
+    /// Reports all lines, and the number of lines beyond the bound.
     pub(crate) fn tell(self, report: &mut dyn FnMut(&str)) {
         self.lines.iter().for_each(|line| report(line));
         if self.more > 0 {
@@ -35,7 +35,7 @@ impl OperatorNotes {
     }
 }
 
-/// Lines that may wait for the operator.
+/// The most lines that wait for the operator.
 const NOTES_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a node is started, what its interface needs to serve it, and how it ended.
+//! The options of a start, the needs of the interface that serves the node, and the end of a run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::control::Control;
 pub struct Options {
     /// The policy file.
     pub config: PathBuf,
-    /// Undo everything after this time unless somebody confirms.
+    /// The time after which everything is undone unless somebody confirms.
     pub confirm: Option<Duration>,
-    /// Put live changes aside, for a start that they prevent.
+    /// True if live changes are put aside first, for a start that they prevent.
     pub without_overlay: bool,
     /// The folder of journals and of the control socket.
     pub state: StateDir,

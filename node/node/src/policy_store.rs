@@ -92,13 +92,13 @@ pub(crate) enum PolicyStoreError {
     Row(String),
 }
 
-/// The database of the node `name`.
+/// Returns the path of the database of the node `name`.
 #[must_use]
 pub fn path(state: &StateDir, name: &str) -> PathBuf {
     state.lasting().join(format!("policy-{name}.sqlite"))
 }
 
-/// The paths of all files of the database of the node `name`, whether or not they exist.
+/// Returns the paths of all files of the database of the node `name`, whether or not they exist.
 #[must_use]
 pub fn files(state: &StateDir, name: &str) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| state.lasting().join(format!("policy-{name}.sqlite{end}")))
@@ -128,13 +128,13 @@ impl PolicyStore {
         self.open.is_some()
     }
 
-    /// The file.
+    /// Returns the path of the database.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Brings the database to `snapshot`, in one transaction that is on disk when this returns.
-    /// Rows that it holds already are not written again.
+    /// Rows that it already has are not written again.
     ///
     /// # Errors
     /// The database cannot be written; its contents are then unchanged.
@@ -203,7 +203,7 @@ impl OpenDatabase {
         Ok(Self { connection, file: identity(path)? })
     }
 
-    /// Opens the file at `path`. If there is none, makes it first, readable only by root.
+    /// Opens the file at `path`. If there is none, makes it first, readable only by its owner.
     fn made(path: &Path) -> Result<Self, PolicyStoreError> {
         let folder = path.parent().unwrap_or_else(|| Path::new("/"));
         fs::create_dir_all(folder)?;
@@ -415,10 +415,11 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Most live edits: as many as a person can still look through. More belong into the policy file.
+/// The most live edits: as many as a person can still look through. More of them belong in the
+/// policy file.
 pub(crate) const EDITS_MAX: usize = 16_384;
 
-/// Most files with live edits that were put aside.
+/// The most files with live edits that are kept aside.
 const ASIDE_MAX: u32 = 100;
 
 /// The version of the tables below.
@@ -458,7 +459,8 @@ const FROM_FIRST_VERSION: &str = "
     PRAGMA user_version = 2;
 ";
 
-/// The write-ahead log that stays after a checkpoint: 1000 pages, as SQLite's own bound.
+/// The most bytes of the write-ahead log that stay after a checkpoint: about the 1000 pages after
+/// which SQLite makes one.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
 /// The time to wait for a lock, since a person may be reading the database meanwhile.

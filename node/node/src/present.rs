@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_policy::{Kind, Policy, PortId};
 
-/// PresentDevices by their names in the policy, with their numbers in the kernel.
+/// The present devices: their names in the policy, with their numbers in the kernel.
 pub(crate) type PresentDevices = BTreeMap<String, u32>;
 
 /// Finds the devices of `policy` that others make and that `number` knows.
@@ -58,7 +58,7 @@ pub(crate) fn waiting(policy: &Policy, part: &Policy) -> BTreeSet<String> {
     names(policy).difference(&names(part)).cloned().collect()
 }
 
-/// Tells whether others make devices of this kind. The node makes all other devices itself.
+/// Returns true if others make devices of this kind. The node makes all other devices itself.
 const fn is_waited_for(kind: Kind) -> bool {
     matches!(kind, Kind::Auto | Kind::Xdp | Kind::Packet)
 }

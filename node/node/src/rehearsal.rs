@@ -3,8 +3,8 @@
 //! them, on ports in memory. The caller is the clock, so that a day takes as long as its packets.
 //!
 //! Threads, devices and the interface for programs are left out, since they cannot follow a
-//! simulated clock. It stands here and not in `weir-sim`, since it runs this crate's files and
-//! worker, and a pure crate cannot depend on them.
+//! simulated clock. It is not in `weir-sim`, since it runs this crate's files and the worker, and a
+//! pure crate cannot depend on them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,13 +41,13 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// The node of the policy file `config`, whose text is `text`, from `start` on. A vif of kind
-    /// `memory` waits when its queue is full; any other is a sender that cannot, as most are, and
-    /// what does not fit is dropped and counted.
+    /// Starts the node of the policy file `config`, whose text is `text`, at the time `start`. A
+    /// vif of kind `memory` waits while its queue is full. Any other vif is a sender that cannot
+    /// wait, as most are: frames that do not fit are dropped and counted.
     ///
     /// # Errors
     /// The text is no sound policy; overlay or record cannot be read; the kernel does not load the
-    /// data plane, which is there although no device is on it.
+    /// data plane, which is loaded although no device is on it.
     pub fn start(
         text: &str,
         config: &Path,
@@ -68,7 +68,8 @@ impl Rehearsal {
         Ok(Self { worker, waiter, live, config: config.to_owned(), ends, batch, now: start })
     }
 
-    /// Puts a frame on the device of interface `iface`, from outside; whether there was room.
+    /// Puts a frame on the device of interface `iface`, from outside. Returns true if there was
+    /// room.
     pub fn offer(&mut self, iface: usize, bytes: &[u8]) -> bool {
         let Some(end) = self.ends.get_mut(iface) else { return false };
         let pool = self.worker.pool();
@@ -80,11 +81,11 @@ impl Rehearsal {
             pool.free(refused.id);
             return false;
         }
-        // In memory nothing is left behind, and nothing fails.
+        // A flush in memory leaves nothing behind and does not fail.
         end.flush(pool).is_ok()
     }
 
-    /// Takes what has come out of the device of interface `iface`; how many frames.
+    /// Takes the frames that came out of the device of interface `iface`. Returns their number.
     pub fn take(&mut self, iface: usize) -> u64 {
         let Some(end) = self.ends.get_mut(iface) else { return 0 };
         let (pool, mut taken) = (self.worker.pool(), 0);
@@ -120,7 +121,7 @@ impl Rehearsal {
         live.change(request, edits, &mut |policy| apply(worker, waiter, *now, policy))
     }
 
-    /// Takes a change back, as a request would.
+    /// Undoes a change, as a request would.
     ///
     /// # Errors
     /// There is no such change, or one of its keys was changed since.
@@ -142,18 +143,18 @@ impl Rehearsal {
         live.reload(who, text, config, &mut |policy| apply(worker, waiter, *now, policy)).map(drop)
     }
 
-    /// Counters, queues, lateness now.
+    /// Returns counters, queues and lateness now.
     pub fn status(&mut self) -> NodeStatus {
         self.worker.status(self.now)
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         self.live.in_force().policy
     }
 
-    /// The simulated time.
+    /// Returns the simulated time.
     #[must_use]
     pub const fn now(&self) -> Instant {
         self.now
@@ -173,7 +174,7 @@ fn apply(
     worker.reconfigure(now, wanted, waiter).outcome.map_err(|error| refused(error.to_string()))
 }
 
-/// Devices in memory in the order of the policy, and their far ends.
+/// Makes devices in memory in the order of the policy, and their far ends.
 fn devices(
     policy: &Policy,
     opener: &mut Opener,
@@ -192,7 +193,7 @@ fn devices(
     Ok((opened, ends))
 }
 
-/// Frames that wait in a device: a quarter of the ring of a network card.
+/// The most frames that wait in a device: a quarter of the ring of a network card.
 const RING: usize = 256;
 
 /// The shortest turn: a microsecond moves a frame or two.

@@ -173,7 +173,7 @@ fn forward<S>(
         control: Arc::clone(node) as Arc<dyn Control>,
         policy: Arc::clone(wanted),
     };
-    // Whatever fails from here on ends the worker first, and then the host is handed back.
+    // If anything fails from here on, the worker ends first, and then the host is handed back.
     let served = node.keep_report(&options.state, policy).and_then(|ticking| {
         node.plane.hold_routers(wanted)?;
         let server = serve(serving).map_err(|error| NodeError::io(socket, error))?;
@@ -249,7 +249,7 @@ struct SwitchPlane {
     routers: RouterLoops,
     /// Cached properties of the devices. Any thread but the worker's refreshes them.
     device_properties: Arc<DevicePropertyCache>,
-    /// Keys of the policy in force that the schedulers of the ports do not hold.
+    /// The keys of the policy in force that the schedulers of the ports do not hold.
     unheld: ToldLines,
 }
 
@@ -279,8 +279,8 @@ impl SwitchPlane {
         Ok(worker.map_or(Ok(()), |worker| self.routers.start(policy, worker))?)
     }
 
-    /// Lists the keys that the ports' schedulers do not hold. Returns a line for each that was not
-    /// in the list before, or had other askers.
+    /// Lists the keys that the ports' schedulers do not hold. Returns a line for each entry that is
+    /// not in the list of the last call.
     fn list_unheld(&self, policy: &Policy) -> impl Iterator<Item = String> {
         let unheld = policy.unheld().iter().map(ToString::to_string).collect();
         self.unheld.replace(unheld).into_iter().map(|key| format!("not held: {key}"))
@@ -298,7 +298,8 @@ impl SwitchPlane {
         self.worker.get().ok_or_else(starting)
     }
 
-    /// Locks the state of the host, which the journal has even if a holder of the lock panicked.
+    /// Locks the state of the host. If a holder of the lock panicked, the journal still has all
+    /// changes.
     fn host(&self) -> MutexGuard<'_, Option<HostState>> {
         self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -321,8 +322,8 @@ impl Node {
         ))
     }
 
-    /// Attaches the stand-ins of devices that wait for theirs, for about `most`. Tells whether any
-    /// is new: what it carries is not known to the kernel yet.
+    /// Attaches the stand-ins of devices that wait for theirs, for about `most`. Returns true if
+    /// any is new; the kernel does not know yet which vifs that one carries.
     fn attach_stand_ins(&self, devices: &Devices, most: Duration) -> bool {
         let begun = Instant::now();
         let mut any = false;
@@ -344,8 +345,8 @@ impl Node {
     }
 
     /// Follows the host's devices until the watch ends, and attaches the stand-ins of those that
-    /// are opened. Reports if it cannot: without events it only looks after the devices that are
-    /// there, without a thread it attaches their stand-ins at once.
+    /// are opened. Reports if it cannot: without events it only looks after the present devices;
+    /// without a thread it attaches their stand-ins at once.
     fn watch_devices(
         self: &Arc<Self>,
         devices: &Arc<Devices>,
@@ -383,7 +384,7 @@ impl Node {
         DeviceWatch::start(events, request, look, move || {
             let anew = abilities_changed.swap(false, Ordering::Relaxed) || again;
             let FollowedDevices { notes, failed } = node.follow_devices(anew);
-            // The new abilities were not taken up yet.
+            // The new abilities have not taken effect yet.
             again = anew && failed;
             // A failure is noted once, however often it is tried again.
             if notes != told {
@@ -394,8 +395,8 @@ impl Node {
         })
     }
 
-    /// Takes devices that came and lets go of those that left; with `anew`, since the abilities of
-    /// devices have changed, those that stay are looked at again.
+    /// Takes devices that came and lets go of those that left. With `anew` it also looks again at
+    /// those that stay, since abilities of devices have changed.
     fn follow_devices(&self, anew: bool) -> FollowedDevices {
         // The lock keeps the policy from changing meanwhile.
         let _live = self.live();
@@ -476,8 +477,10 @@ impl NodePlane for SwitchPlane {
     }
 }
 
-/// Enough for some twenty devices. A node with more has the others after it answers.
+/// The time for stand-ins at the start, which suffices for some twenty devices. Further devices get
+/// theirs once the node answers.
 const STAND_INS_AT_START: Duration = Duration::from_millis(500);
 
-/// Devices that come and go, and abilities that change, are looked at in between.
+/// The time for stand-ins at a stretch; in between, the node looks for devices that come and go and
+/// for changed abilities.
 const STAND_INS_EACH: Duration = Duration::from_millis(200);

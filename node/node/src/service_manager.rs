@@ -57,7 +57,7 @@ impl ServiceManager {
         self.tell("STOPPING=1");
     }
 
-    /// Tells whether a sign of life is due. The next one is due an interval later.
+    /// Returns true if a sign of life is due. The next one is then due an interval later.
     pub(crate) fn is_due(&mut self) -> bool {
         let Some(interval) = self.interval else { return false };
         let now = Instant::now();

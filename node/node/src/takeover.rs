@@ -150,7 +150,7 @@ impl StartPlan {
         }
     }
 
-    /// Tells whether there is no problem.
+    /// Returns true if there is no problem.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         self.problems.is_empty()
@@ -317,8 +317,8 @@ impl Takeover {
         host::apply(&mut self.journal, &new)
     }
 
-    /// Removes the changes of devices that are gone from the journal, without undoing them. An undo
-    /// would take a third of a second each, in which no other device can be taken. Addresses that
+    /// Removes from the journal the changes of devices that are gone, without undoing them. Each
+    /// undo would take a third of a second, in which no other device can be taken. Addresses that
     /// were moved from such a device to a vif of kind `host` are left to [`Self::hand_back`].
     ///
     /// # Errors
@@ -330,7 +330,7 @@ impl Takeover {
         })
     }
 
-    /// Hands these devices back. A device that was never taken is no error.
+    /// Hands these devices back. It is no error if a device was never taken.
     ///
     /// # Errors
     /// The changes that could not be undone. They stay in the journal, and are tried again at the
@@ -355,7 +355,7 @@ pub(crate) fn all_undone(failed: &[String]) -> Result<(), HostError> {
     }
 }
 
-/// The name of a node's journal.
+/// Returns the name of a node's journal.
 pub(crate) fn journal_name(policy: &Policy) -> String {
     format!("node-{}", policy.node.name)
 }

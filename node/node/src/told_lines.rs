@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lines about what holds now. The operator is told each once, when it begins to hold.
+//! Lines that are true now. The operator is told each line once, when it becomes true.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The lines that hold now, in order.
+/// The lines that are true now, in order.
 #[derive(Debug, Default)]
 pub(crate) struct ToldLines(Mutex<Vec<String>>);
 
 impl ToldLines {
-    /// Puts `lines` in the place of those that held. Returns the ones that did not hold before.
+    /// Replaces the lines by `lines`. Returns the ones that were not among them before.
     pub(crate) fn replace(&self, lines: Vec<String>) -> Vec<String> {
         let mut held = self.lock();
         let mut known: BTreeSet<&String> = held.iter().collect();
@@ -38,14 +38,14 @@ pub(crate) struct FollowedLines {
 }
 
 impl FollowedLines {
-    /// Notes that a policy is in effect, with these lines. Returns those to tell.
+    /// Notes that a policy is in effect, with these lines. Returns the lines to tell.
     pub(crate) fn followed(&self, lines: Vec<String>) -> Vec<String> {
         self.not_followed.replace(Vec::new());
         self.in_effect.replace(lines)
     }
 
-    /// Notes why a change could not be followed. Returns the lines to tell. Those of the policy in
-    /// effect still hold.
+    /// Notes why a change could not be followed. Returns the lines to tell. The lines of the policy
+    /// in effect stay.
     pub(crate) fn failed(&self, lines: Vec<String>) -> Vec<String> {
         self.not_followed.replace(lines)
     }

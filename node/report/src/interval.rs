@@ -51,8 +51,8 @@ pub enum DropCause {
     Room,
 }
 
-/// Tells whether a node refuses a frame for what it is, by the name of the reason. It counts as
-/// never offered: no guarantee is for such frames.
+/// Returns true if a reason of this name means that a frame is refused for what it is. Such a frame
+/// counts as never offered, since no guarantee applies to it.
 #[must_use]
 pub fn is_refusal(reason: &str) -> bool {
     let own = Reason::ALL.into_iter().find(|own| own.name() == reason);

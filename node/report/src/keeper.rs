@@ -29,7 +29,7 @@ pub struct ReportKeeper {
     /// Locked apart, so that a reader of metrics does not wait for a reader of the store.
     totals: Mutex<BTreeMap<ReportSubject, [Service; 2]>>,
     judged: Mutex<JudgedSecond>,
-    /// Why no report is kept, if none is. Locked apart for the same reason.
+    /// The reason why no report is kept, if none is. Locked apart for the same reason.
     failed: Mutex<Option<String>>,
 }
 
@@ -61,7 +61,7 @@ struct OpenReport {
 }
 
 impl ReportKeeper {
-    /// Opens the store. Returns what is wrong with it; a caller who queries the report is told,
+    /// Opens the store. Returns the reason if that failed; callers that query the report get it,
     /// too.
     pub fn open(&self, paths: &[PathBuf; 2], bounds: &Report) -> Option<String> {
         let opened = ReportStore::open(paths, bounds);
@@ -81,7 +81,7 @@ impl ReportKeeper {
         failed
     }
 
-    /// Records a second. Returns what is wrong with the disk, once.
+    /// Records a second. Returns the reason if the disk fails, once.
     pub fn take(&self, status: &NodeStatus, policy: &Policy) -> Option<String> {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
@@ -98,7 +98,7 @@ impl ReportKeeper {
         failed
     }
 
-    /// Records the last second and the unfinished minute.
+    /// Records the last second and the unfinished minute. Returns the reason if that failed.
     pub fn end(&self, status: &NodeStatus, policy: &Policy) -> Option<String> {
         let mut kept = self.kept();
         let kept = kept.as_mut()?;
@@ -124,7 +124,7 @@ impl ReportKeeper {
         answer.map_err(|error| refused(format!("service report: {error}")))
     }
 
-    /// Returns what each vif and slice had since the node started: send, receive.
+    /// Returns the service of each vif and slice since the node started: send, receive.
     pub fn totals(&self) -> BTreeMap<ReportSubject, [Service; 2]> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -153,7 +153,7 @@ impl ReportKeeper {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
     }
 
-    /// The content is whole even if a thread that had the lock panicked.
+    /// Locks the records, which are whole even if a thread that had the lock panicked.
     fn kept(&self) -> MutexGuard<'_, Option<OpenReport>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,7 +188,7 @@ impl ReportTicker {
     /// Calls `tick` each second, on a thread of its own.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub fn start(
         begin: impl FnOnce() + Send + 'static,
         tick: impl Fn() + Send + 'static,

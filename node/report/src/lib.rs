@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The service report: the guarantee, the demand and the service of each vif and slice, second by
-//! second. And the explanation of a vif's rate: the factor that limits it.
+//! second. This crate also explains a vif's rate by the factor that limits it.
 //!
-//! The data plane only counts. Once a second [`keeper`] reads the counters, and [`recorder`] makes
-//! a record of the second for each vif and slice, which [`service`] judges. [`store`] keeps the
+//! The data plane only counts. Once a second [`keeper`] takes the counters. [`recorder`] makes a
+//! record of the second for each vif and slice, which [`service`] judges. [`store`] keeps the
 //! records in two files of fixed size ([`ring`]), one for seconds and one for minutes, and sums
 //! them up for a query. [`explain`] uses no records: it compares two statuses of the node, and
 //! names the factor that limits a vif.

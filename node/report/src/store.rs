@@ -121,7 +121,7 @@ impl ReportStore {
         self.minutes.append(&bytes(&taken.minutes))
     }
 
-    /// Waits until everything appended survives a power cut.
+    /// Syncs everything appended to the disk, so that it survives a power cut.
     ///
     /// # Errors
     /// The disk does not take it.
@@ -153,7 +153,7 @@ impl ReportStore {
     /// Makes a reader, which may be used while the store is written to.
     ///
     /// # Errors
-    /// There is no descriptor to be had.
+    /// The process has no descriptor left.
     pub fn reader(&self) -> io::Result<StoreReader> {
         Ok(StoreReader {
             seconds: self.seconds.reader()?,
@@ -172,7 +172,7 @@ impl ReportStore {
         self.reader()?.ask(now_unix_ms, question)
     }
 
-    /// Makes a minute of the seconds after the last minute.
+    /// Makes a record of a minute from the seconds after the last minute, for each subject.
     fn end_minute(&mut self) -> io::Result<()> {
         let mut last_end = BTreeMap::new();
         self.minutes.read(|bytes| {
@@ -279,8 +279,8 @@ impl Cut {
         }
     }
 
-    /// Returns the second from which on seconds are used. The unfinished minute is in no record, so
-    /// that its seconds are.
+    /// Returns the second from which on seconds are used. The unfinished minute has no record yet,
+    /// so its seconds are used.
     fn at(&self) -> u64 {
         self.first_minute.min(self.first_second.max(self.last_end))
     }

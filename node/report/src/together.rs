@@ -45,7 +45,7 @@ impl<'p> SharedTotals<'p> {
         all
     }
 
-    /// Tells whether the vif's router or slice has reached a packet limit, or the router the rate
+    /// Returns true if the vif's router or slice has reached a packet limit, or the router the rate
     /// at which XTC holds it.
     pub(super) fn at_limit(
         &self,
@@ -67,7 +67,7 @@ impl<'p> SharedTotals<'p> {
     }
 }
 
-/// Tells whether so many packets in that time reach a limit, to a hundredth.
+/// Returns true if so many packets in that time reach a limit, to a hundredth.
 pub(super) fn is_reached(limit: Option<PacketRate>, packets: u64, time: Nanos) -> bool {
     limit.is_some_and(|most| {
         let got = u128::from(packets) * 100 * NANOS_A_SECOND;

@@ -25,8 +25,8 @@ struct KeptLine {
     at_least: Option<f64>,
 }
 
-/// Writes the result file `out`; `origin` is command line, commit and time of the start. Exit
-/// status 3 if a case does not hold.
+/// Writes the result file `out`; `origin` is command line, commit and time of the start. Returns
+/// exit status 3 if a case does not hold.
 ///
 /// # Errors
 /// A line is malformed, or the file cannot be written.

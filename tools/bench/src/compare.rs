@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Compares results of two programs, series by series.
 //!
-//! Each side is any number of files of repeated runs; samples of one name are taken together.
-//! Printed is the median of each side and head ÷ base. Says nothing about good or bad: whether more
-//! is better depends on the unit.
+//! Each side is any number of files of repeated runs; samples of one name are taken together. It
+//! prints the median of each side and the ratio head ÷ base, and does not judge: whether more is
+//! better depends on the unit.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,8 +16,7 @@ type Samples = BTreeMap<String, (String, Vec<f64>)>;
 
 /// Prints a line for each series of `BASE.. -- HEAD..`, which are result files.
 ///
-/// # Errors
-/// A file that is none.
+/// # Errors A file cannot be read, or is no result file.
 pub(crate) fn compare(sides: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
     let mut sides = sides.splitn(2, |word| *word == "--");
     let mut side = || read(sides.next().unwrap_or_default());

@@ -11,7 +11,7 @@ use weir_result::Machine;
 
 use crate::kept::KeptLines;
 
-/// The text of the page.
+/// Returns the text of the page.
 pub(crate) fn document(lines: &KeptLines) -> String {
     let mut text = INTRODUCTION.to_owned();
     text += &limits::text(lines);

@@ -4,9 +4,9 @@
 //! Many tests run in parallel on a machine with two processors, and some of them judge time. One
 //! that fails in parallel and passes alone is *flaky*: it is named at the end and does not fail the
 //! run. One that fails alone has failed, unless the machine's host took processors meanwhile. Then
-//! the failed tests run once more, if all of them have real packets or processes. If the host took
-//! so much each time that waiting for a condition is in vain, they are not judged, and named with
-//! the part that was taken.
+//! the failed tests run again, up to three times in all, if all of them have real packets or
+//! processes. If the host took [`LOST`] or more of the processors each time, they are not judged,
+//! and are named with the part that was taken.
 
 use crate::stolen::DISTURBED;
 use crate::summary::TestSummary;
@@ -40,7 +40,7 @@ pub(crate) fn again(
 const ATTEMPTS: u32 = 3;
 
 /// If the host took this part of the processors each time, tests that failed each time are not
-/// judged. They wait for a condition for a minute.
+/// judged: a wait of a minute for a condition may then be in vain.
 const LOST: f64 = 0.3;
 
 #[cfg(test)]

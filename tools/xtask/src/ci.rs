@@ -32,8 +32,8 @@ pub(crate) fn all() -> Result<(), String> {
         outcome
     });
     summary.skipped.extend(no_page.map(|reason| format!("page: {reason}")));
-    // Xen's machine is one thread and judges nothing by time, so it runs beside the steps that do
-    // not either. Tests and measurements are judged by time and run alone.
+    // Xen's machine takes one thread and nothing in it is judged by time, so it runs beside the
+    // next steps, which are not judged by time either. Tests and `verify` are, so they run alone.
     let xen = thread::spawn(|| timed(xen::check));
     steps.step("instructions", || {
         let skipped = bench::instructions::check()?;
@@ -62,21 +62,22 @@ pub(crate) fn all() -> Result<(), String> {
     steps.report(&summary)
 }
 
-/// The workspace, and the two that stand beside it.
+/// Checks the format of the workspace and of the two workspaces beside it.
 fn format() -> Result<(), String> {
     ["Cargo.toml", "fuzz/Cargo.toml", "proof/no-std/Cargo.toml"].iter().try_for_each(|manifest| {
         run(&mut cargo(&["fmt", "--all", "--manifest-path", manifest, "--check"]))
     })
 }
 
-/// The workspace has every feature; what the pure crates do without is looked at, too.
+/// Lints the workspace, in which every feature is on, and `weir-sched` without features, as the
+/// proof of the pure crates builds it.
 fn lints() -> Result<(), String> {
     let denied = ["--", "-D", "warnings"];
     run(cargo(&["clippy", "--workspace", "--all-targets"]).args(denied))?;
     run(cargo(&["clippy", "--package", "weir-sched", "--no-default-features"]).args(denied))
 }
 
-/// Compiles the sources that are built beside peers. `Some` says which was not tried, and why.
+/// Compiles the sources that drive peers. `Some` says why some of them were left out.
 fn peers() -> Result<Option<String>, String> {
     let dpdk = output(Command::new("pkg-config").args(["--cflags", "libdpdk"])).ok();
     let has_ns3 = Path::new(NS3).exists();
@@ -91,7 +92,7 @@ fn peers() -> Result<Option<String>, String> {
             _ => continue,
         };
         match flags {
-            // The libraries' own headers use what they warn of.
+            // Without `-w`, the libraries' own headers raise warnings.
             Ok(flags) => run(Command::new(compiler)
                 .args(["-fsyntax-only", "-w"])
                 .arg(path)
@@ -108,14 +109,14 @@ fn documents() -> Result<(), String> {
     run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Returns how many seconds it took, and what it returned.
+/// Runs `body`. Returns its duration in seconds, and its result.
 fn timed<T>(body: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();
     let outcome = body();
     (start.elapsed().as_secs_f64(), outcome)
 }
 
-/// The steps so far, with how long each took and what it came to.
+/// The steps so far, each with its duration in seconds and its outcome.
 #[derive(Default)]
 struct Steps(Vec<(&'static str, f64, Result<(), String>)>);
 
@@ -150,7 +151,7 @@ impl Steps {
     }
 }
 
-/// Sources of what drives peers.
+/// The folder of the sources that drive peers.
 const PEERS: &str = "bench/peers";
 
 /// A header of ns-3.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `cargo xtask claims RESULT..`: every claim of result files, one a line, sorted: identifier,
-//! rule, bound. Two listings that are equal claim the same, whatever was measured.
+//! `cargo xtask claims RESULT..`: lists every claim of result files, sorted, one on each line, with
+//! identifier, rule and bound. Equal listings mean equal claims, whatever was measured.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(crate) fn call(paths: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A line for each case: `ID  RULE  OP BOUND UNIT`.
+/// Returns a line for each case: `ID  RULE  OP BOUND UNIT`.
 fn listed(result: &Value) -> Vec<String> {
     let line = |case: &Value| {
         let rule = case["rule"].as_object().into_iter().flatten();

@@ -10,15 +10,16 @@ pub(crate) fn root() -> PathBuf {
     manifest.ancestors().nth(2).unwrap_or(manifest).to_path_buf()
 }
 
-/// `cargo` with these arguments: the same one that runs us.
+/// Returns a command of `cargo` with these arguments: the same `cargo` that runs this program.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
     command
 }
 
-/// Binds the command to one processor, so that its thread does not move while it is measured. It is
-/// the last processor that we may use, which gets the fewest interrupts.
+/// Binds the command to one processor, so that its thread does not move while it is measured: to
+/// the last processor that this process may use, which gets the fewest interrupts. Variables of the
+/// environment that were set for the command are not kept.
 pub(crate) fn pinned(command: &Command) -> Result<Command, String> {
     let path = "/proc/self/status";
     let status = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
@@ -40,7 +41,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", line(command))) }
 }
 
-/// Standard output of a command that must succeed.
+/// Runs a command that must succeed, and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{}: {error}", name(command)))?;
     if !output.status.success() {

@@ -2,11 +2,11 @@
 //! The part of `weir-lab verify` that judges correctness, not speed, as continuous integration runs
 //! it.
 //!
-//! Its rows need a processor now and then. Where the machine's host takes them for a part of the
-//! time, what a limit or a guarantee lets through comes too late; then those cases are *not shown*,
-//! and said to be, as `weir-lab conformance` does it. A moment without a processor breaks one of
-//! them, too: then their rows run once more, and it is said that they did. Claims that something is
-//! exact are judged all the same (docs/verify.md).
+//! Its rows need a processor now and then. If the machine's host takes the processors for a part of
+//! the time, traffic under a limit or a guarantee arrives too late. The cases that fail are then
+//! reported as *not shown*, as `weir-lab conformance` does it. A single pause can break a case,
+//! too: if the host took little, the rows of the failed cases run once more, which is reported.
+//! Claims that something is exact are judged in any case (docs/verify.md).
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -17,8 +17,8 @@ use crate::command::run;
 use crate::stolen::{DISTURBED, Stolen};
 use crate::tools::tested_programs;
 
-/// Runs it, with the programs that the tests built: a build for release takes seven minutes, and
-/// shows less of what is judged here. `Some` says what was not shown, and why.
+/// Runs these rows with the programs that the tests built: a release build takes seven minutes and
+/// has no assertions. `Some` says which cases were not shown, and why.
 pub(crate) fn check() -> Result<Option<String>, String> {
     let stolen = Stolen::since_now();
     let Err(error) = verify(&[]) else { return Ok(None) };
@@ -47,13 +47,13 @@ fn verify(rows: &[String]) -> Result<(), String> {
     run(lab.args(rows.iter().flat_map(|row| ["--row", row])))
 }
 
-/// The numbers of the rows of these cases: 12 of `first-light.12/frames/loop`.
+/// Returns the numbers of the rows of these cases: 12 for `first-light.12/frames/loop`.
 fn rows_of(cases: &[String]) -> Vec<String> {
     let row = |case: &String| Some(case.split_once('/')?.0.rsplit_once('.')?.1.to_owned());
     cases.iter().filter_map(row).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The names of the cases that do not hold, if all of them may have come too late.
+/// Returns the names of the cases that do not hold, if lateness can explain all of them.
 fn late(result: &Value) -> Option<Vec<String>> {
     let mut late = Vec::new();
     for case in result["cases"].as_array()?.iter().filter(|case| case["holds"] != true) {
@@ -69,17 +69,17 @@ fn late(result: &Value) -> Option<Vec<String>> {
     (!late.is_empty()).then_some(late)
 }
 
-/// The status of `weir-lab verify` where something was judged and does not hold.
+/// The status of `weir-lab verify` if a case does not hold.
 const CLAIMS_BROKEN: &str = "exit status: 3";
 
 const RESULT: &str = "out/verify/first-light/result.json";
 
-/// Exact claims that may come too late: a ring that nobody empties overflows.
+/// Exact claims that lateness can break: a ring that nobody empties overflows.
 const LATE: [&str; 1] = ["lost"];
 
-/// Claims with room that are about what was done, not when: that enough was changed,
-/// that a kill left something, that a storm was limited, that there was traffic at all, and that a
-/// limit was not exceeded.
+/// Claims with a margin that lateness cannot break: that enough was changed, that a kill left
+/// something, that a storm was limited, that there was traffic at all, and that a limit was not
+/// exceeded.
 const NEVER_LATE: [&str; 7] =
     ["changes", "before", "dropped", "around", "arrived", "flows", "limit"];
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Short runs of the fuzz targets in `fuzz/`, a workspace of its own.
 //!
-//! libFuzzer's instrumentation is asked of the stable compiler by its LLVM flags, so no nightly
-//! toolchain and no cargo-fuzz is needed.
+//! LLVM flags make the stable compiler add libFuzzer's instrumentation, so no nightly toolchain and
+//! no cargo-fuzz is needed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::thread;
 
 use crate::command::{cargo, output, run};
 
-/// Every target in `fuzz/fuzz_targets`, for so many seconds each (30).
+/// Runs every target in `fuzz/fuzz_targets` for the given seconds each; 30 without an argument.
 pub(crate) fn run_all(arguments: &[String]) -> Result<(), String> {
     let seconds = match arguments.first() {
         None => SECONDS,
@@ -75,7 +75,7 @@ fn run_one(target: &str, host: &str, seconds: u32) -> Result<(), String> {
     run(&mut command)
 }
 
-/// Names of the targets: the files of the directory without their extension, sorted.
+/// Returns the names of the targets: the files of the directory without their extension, sorted.
 fn targets(directory: &Path) -> Result<Vec<String>, String> {
     let problem = |error| format!("{}: {error}", directory.display());
     let mut names = Vec::new();
@@ -95,7 +95,7 @@ fn host_triple() -> Result<String, String> {
     host.map(str::to_string).ok_or_else(|| "rustc -vV: no line 'host: '".to_string())
 }
 
-/// Long enough for some millions of small inputs; the whole run stays within its 45 minutes.
+/// The default time of each target: long enough for some millions of small inputs.
 const SECONDS: u32 = 30;
 
 /// The flags of cargo-fuzz, without the sanitizers, which need a nightly compiler.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `cargo xtask lines [REVISION]`: lines of code that no product binary reaches.
 //!
-//! Experiments, fixtures, labs, plots and scenarios are told by their folder or file alone, in the
-//! working tree or in any revision since the crates stood in `crates/`. Tests of product crates and
-//! the developer's other tools are not counted; tests of lab code are. `host/traffic` is not
-//! counted, since `weir measure` sends with it; what it was before is.
+//! Experiments, fixtures, labs, plots and scenarios are recognized by their folder or file alone,
+//! in the working tree or in any revision since the crates stood in `crates/`. Tests of product
+//! crates and the developer's other tools are not counted; tests of lab code are. `host/traffic` is
+//! not counted, since `weir measure` sends with it; its predecessors in `crates/` are.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -33,7 +33,7 @@ pub(crate) fn call(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Lines of each part of the lab, from lines `PREFIXpath:count`.
+/// Sums the lines of each part of the lab, from lines `PREFIXpath:count`.
 fn count(listing: &str, prefix: &str) -> BTreeMap<&'static str, u64> {
     let mut parts = BTreeMap::new();
     for line in listing.lines() {
@@ -51,8 +51,8 @@ fn count(listing: &str, prefix: &str) -> BTreeMap<&'static str, u64> {
 /// Endings of files that are code. Goldens and pages are not.
 const CODE: &[&str] = &[".rs", ".c", ".h", ".toml", ".sh", ".py", ".ts", ".js"];
 
-/// Parts of the laboratory's code, with the beginnings of their paths, today's and earlier ones. A
-/// path counts for the first part that has it.
+/// Parts of the laboratory's code, each with prefixes of its paths, present and earlier ones. A
+/// path counts for the first part that matches.
 const LAB: &[(&str, &[&str])] = &[
     (
         "traffic",

@@ -3,8 +3,8 @@
 //! first installs the Debian packages that a machine may lack.
 //!
 //! Every command prints the command lines that it runs, so that any of them can be repeated by
-//! hand. The exit status is 0 for success, 1 for a failure, 2 for a wrong command line; `demo` and
-//! `verify` pass on the status of the program that they run.
+//! hand. The exit status is 0 for success, 1 for a failure, 2 for a wrong command line; `demo`,
+//! `verify`, `lab` and `weir` pass on the status of the program that they run.
 
 use std::process::ExitCode;
 

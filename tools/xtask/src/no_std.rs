@@ -8,7 +8,7 @@
 
 use crate::command::{self, cargo, run};
 
-/// Builds the proof, then sees that its canary does not build.
+/// Builds the proof, then checks that its canary does not build.
 pub(crate) fn prove() -> Result<(), String> {
     let arguments = ["build", "--quiet", "--manifest-path", "proof/no-std/Cargo.toml"];
     run(&mut cargo(&arguments))?;

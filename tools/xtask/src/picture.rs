@@ -20,7 +20,7 @@ pub(crate) fn renew() -> Result<(), String> {
     write("README.md", &readme)
 }
 
-/// The table as it was printed, and where that was.
+/// Returns the printed table with a line on the run: day, commit, machine.
 fn block(table: &str, result: &str) -> String {
     let (day, _) = value(result, "start").split_once('T').unwrap_or_default();
     let commit: String = value(result, "commit").chars().take(12).collect();
@@ -32,8 +32,7 @@ fn block(table: &str, result: &str) -> String {
     )
 }
 
-/// The value of a key that a result file has once, before its series; empty without one. This
-/// crate has no dependencies, so that `./x` starts within seconds on a new machine.
+/// Returns the value of a key that a result file has once, before its series; empty without one.
 fn value<'a>(result: &'a str, key: &str) -> &'a str {
     let found = result.split_once(&format!("\"{key}\":")).map_or("", |(_, rest)| rest).trim_start();
     let end = match found.strip_prefix('"') {
@@ -43,7 +42,7 @@ fn value<'a>(result: &'a str, key: &str) -> &'a str {
     found[..end].trim_end()
 }
 
-/// The text with what stands between the markers replaced.
+/// Returns the text with the part between the markers replaced.
 fn replace(text: &str, block: &str) -> Result<String, String> {
     let missing = || format!("README.md: no lines '{BEGIN}' and '{END}'");
     let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::command::output;
 
-/// The commit that is checked out at `top`, with `-dirty` where the tree differs from it. The page
-/// of figures, and what it is made from, may differ: they grow while benches run.
+/// Returns the commit that is checked out at `top`, with `-dirty` if the tree differs from it. The
+/// kept lines, the page of figures and the README may differ: they change while benches run.
 pub(crate) fn commit(top: &Path) -> Result<String, String> {
     let git = |arguments: &[&str]| output(Command::new("git").current_dir(top).args(arguments));
     let head = git(&["rev-parse", "HEAD"])?;

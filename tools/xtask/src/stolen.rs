@@ -17,7 +17,7 @@ impl Stolen {
         Self { before_s: stolen_s(), begun: Instant::now() }
     }
 
-    /// The part of a processor's time, in the mean of all.
+    /// Returns the part of the time that was stolen, in the mean of all processors.
     pub(crate) fn part(&self) -> f64 {
         let took_s = self.begun.elapsed().as_secs_f64();
         (stolen_s() - self.before_s) / took_s.max(f64::EPSILON)
@@ -38,7 +38,7 @@ fn stolen_of(stat: &str) -> f64 {
         .map(|line| line.split(' ').nth(8).and_then(|word| word.parse().ok()).unwrap_or(0.0))
         .collect();
     let processors = u32::try_from(ticks.len().max(1)).map_or(1.0, f64::from);
-    // Ticks of 10 ms on all processors that Linux tells programs of.
+    // Linux reports ticks of 10 ms to programs, on all architectures.
     ticks.iter().sum::<f64>() / processors / 100.0
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The built program, and the rewriting of goldens.
+//! The built programs, and the rewriting of goldens.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -85,7 +85,7 @@ fn built(profile: &str) -> PathBuf {
     PathBuf::from(target).join(profile)
 }
 
-/// The program that knows results, kept lines and the page.
+/// Returns a command of `weir-bench`, which handles results, kept lines and the page.
 pub(crate) fn bench_tool() -> Command {
     cargo(&["run", "--quiet", "--package", "weir-bench", "--"])
 }

@@ -67,7 +67,7 @@ fn npm(arguments: &[&str]) -> Result<(), String> {
     run(Command::new("npm").args(arguments).current_dir("web"))
 }
 
-/// Every file of either folder is in both, byte for byte.
+/// Checks that both folders have the same files, byte for byte.
 fn same(stored: &Path, made: &Path) -> Result<(), String> {
     let names = |folder: &Path| {
         let entries =
@@ -93,11 +93,11 @@ fn same(stored: &Path, made: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Script that builds each page, and the folder where that is checked in.
+/// The script that builds each page, and the folder in which the page is checked in.
 const PAGES: [(&str, &str); 2] = [("build", "web/dist"), ("build:broker", "web/dist-broker")];
 
 const LOCK: &str = "web/package-lock.json";
-/// npm writes it when all is in place.
+/// The file that npm writes when all packages are installed.
 const INSTALLED: &str = "web/node_modules/.package-lock.json";
 const RENEW: &str = "`cargo xtask web` renews it";
 

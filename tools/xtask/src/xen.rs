@@ -32,7 +32,7 @@ struct XenLabOptions {
     schedulers: Vec<&'static str>,
     quick: bool,
     out: PathBuf,
-    /// The folder of another build of the programs than the release build.
+    /// The folder of the programs, if they are not those of the release build.
     programs: Option<PathBuf>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn check() -> Result<Option<String>, String> {
         return Ok(Some(lacking));
     }
     if let Err(reason) = packages() {
-        // If no server of packages answers, the run is not possible; if one does, fail.
+        // Without a package server the run is not possible. If one answers, this is a failure.
         let reason = format!("Debian's packages of Xen: {reason}");
         return if update().is_ok() { Err(reason) } else { Ok(Some(reason)) };
     }

@@ -3,7 +3,7 @@
 
 import type { ConnectionView } from "./api";
 
-/** Priority and times of a connection, each as a few words; none that are as usual. */
+/** Priority and times of a connection, each as a few words, without those that are as usual. */
 export function facts({ request, hold_until, lease_until }: ConnectionView): string[] {
   const { priority = 0, start, end } = request;
   return [

@@ -22,7 +22,7 @@ const RADIUS: Point = { x: 106, y: 96 };
 const OUTSIDE = 42;
 /** The angle between end nodes of one router, as the router sees them. */
 const SPREAD = 0.75;
-/** Above so many routers the order is that of the file: to improve it would take too long. */
+/** With more routers than this, the given order stays: to improve it would take too long. */
 const ORDERED_MOST = 60;
 
 const angle = (index: number, count: number): number =>
@@ -40,7 +40,7 @@ export function routers(names: readonly string[], edges: readonly Edge[]): Map<s
   return new Map(order.map((name, index) => [name, place(index, order.length)]));
 }
 
-/** Swaps neighbours on the ellipse as long as that makes the links shorter. */
+/** Swaps pairs of routers as long as that makes the links shorter. */
 function ordered(names: readonly string[], edges: readonly Edge[]): string[] {
   const order = [...names];
   const spots = order.map((_, index) => place(index, order.length));

@@ -9,7 +9,7 @@ export const key = (link: string, from: string): string => `${link} ${from}`;
 export class LinkMeter {
   #last = new Map<string, LinkTraffic>();
 
-  /** Takes a reading, and returns bits a second by direction; none of what was not read twice. */
+  /** Returns bits a second by direction, without those that the reading before did not have. */
   take(reading: readonly LinkTraffic[]): Map<string, number> {
     const rates = new Map<string, number>();
     for (const now of reading) {

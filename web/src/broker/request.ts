@@ -70,7 +70,7 @@ export function request(draft: Draft): RequestedConnection {
   } as RequestedConnection;
 }
 
-/** The value of a field. A text that is none goes as it is: the broker's refusal names it. */
+/** The value of a field. A text that cannot be read is sent as it is: the broker refuses it. */
 function value(field: string, text: string): number | string {
   if (NUMBERS.has(field) && /^\d+$/.test(text)) return Number(text);
   if (TIMES.has(field)) {
@@ -83,7 +83,7 @@ function value(field: string, text: string): number | string {
 const NUMBERS = new Set(["from_port", "to_port", "hops_max", "packet", "priority"]);
 const TIMES = new Set(["start", "end"]);
 
-/** A proposed change for a person, and the fields that make it; none if it is not of the form. */
+/** A proposed change in words, and the fields that make it; absent if no field does. */
 export interface Proposal {
   text: string;
   fields?: Fields;

@@ -88,7 +88,7 @@ class Broker {
     void this.#refresh();
   }
 
-  /** Reads the history too, from now on or no more. */
+  /** Starts or stops reading the history too. */
   lookBack(on: boolean): void {
     this.#looksBack = on;
     if (on) void this.#readHistory(this.#stop.signal).catch(() => undefined);
@@ -148,14 +148,14 @@ class Broker {
     await this.#refresh();
   }
 
-  /** Gives a connection back. A refusal is thrown. */
+  /** Removes a connection. A refusal is thrown. */
   async remove(id: string): Promise<void> {
     await this.#client.delete(`/v1/connections/${encodeURIComponent(id)}`);
     if (this.chosen === id) this.point([]);
     await this.#refresh();
   }
 
-  /** Reads what a change has made. If that fails, the next reading says why: the change is made. */
+  /** Reads all anew after a change. If that fails, the next reading says why. */
   async #refresh(): Promise<void> {
     await this.#read(this.#stop.signal).catch(() => undefined);
   }
@@ -244,7 +244,7 @@ function drawnKey(): string {
   return bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Says why there is no answer: a refusal in the broker's words alone. */
+/** Returns why there is no answer; of a refusal, the broker's words alone. */
 const reason = (error: unknown): string =>
   error instanceof Refused ? error.message : described(error);
 

@@ -9,5 +9,5 @@ export function nice(value: number): number {
   return power * (steps.find((step) => step * power >= value * (1 - 1e-9)) ?? 10);
 }
 
-/** A line at rest is not drawn in the middle of nothing. */
+/** The least upper end: a rate near zero is drawn at the bottom of the chart. */
 const LEAST = 1e5;

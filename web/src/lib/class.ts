@@ -6,8 +6,8 @@ import type { RealtimeChange, RealtimeClassView, RouterChange, RouterInterface }
 import { exactTime, parseTime } from "./format";
 
 /**
- * The fields of the form. `class` is empty for none. The names of its threads are not told by the
- * node: an empty one stays as it is.
+ * The fields of the form. `class` is empty for none. The node does not tell the names of the
+ * threads: they stay as they are if all of these fields are empty.
  */
 export interface ClassFields {
   class: string;
@@ -29,7 +29,7 @@ export type ClassKey = Exclude<keyof ClassFields, "class">;
 export const classFields = (of: RealtimeClassView | undefined): ClassFields => ({
   class: of?.type ?? "",
   deadline: of?.deadline_ns === undefined ? "" : exactTime(of.deadline_ns),
-  // The period that follows from the deadline goes on following it.
+  // A period that equals the deadline is left empty, so that it goes on following the deadline.
   period: of?.period_ns === undefined || of.period_ns === of.deadline_ns
     ? ""
     : exactTime(of.period_ns),
@@ -71,7 +71,7 @@ export function classRequest(
 }
 
 /**
- * Reads the names of threads. One that is given takes the place of all others; without any, nothing
+ * Reads the names of threads. If one is given, the others are removed; without any, nothing
  * changes. Undefined if the interfaces cannot be read.
  */
 function threadNames(typed: ClassFields): Partial<RealtimeChange> | undefined {
@@ -81,7 +81,7 @@ function threadNames(typed: ClassFields): Partial<RealtimeChange> | undefined {
   const [process, group, domain] = [given("process"), given("group"), given("domain")];
   const namespace = given("namespace");
   if (!process && !group && !domain && !namespace && interfaces.length === 0) return {};
-  // The node refuses two of them, with the reason.
+  // If several are given that exclude each other, the node refuses with the reason.
   const change = { process, group, domain, namespace };
   return { ...change, interface: interfaces.length > 0 ? interfaces : null };
 }

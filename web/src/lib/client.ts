@@ -58,17 +58,17 @@ export class Client {
     return this.#json<T>("PATCH", path, body);
   }
 
-  /** Changes something; there is no answer but that it is done. */
+  /** Changes something. The answer has no body. */
   async set(path: string, body: unknown): Promise<void> {
     await this.#ask(new Sent("PATCH", path), body, AbortSignal.timeout(ANSWER_MS));
   }
 
-  /** Posts. A broker that gets a request twice with one `Idempotency-Key` makes one thing. */
+  /** Posts. A broker executes a request that comes twice with one `Idempotency-Key` once. */
   post<T>(path: string, body?: unknown, key?: string): Promise<T> {
     return this.#json<T>("POST", path, body, key);
   }
 
-  /** Removes something; there is no answer but that it is gone. */
+  /** Removes something. The answer has no body. */
   async delete(path: string): Promise<void> {
     await this.#ask(new Sent("DELETE", path), undefined, AbortSignal.timeout(ANSWER_MS));
   }

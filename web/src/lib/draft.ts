@@ -6,7 +6,7 @@ import type { KeyView, VifShareChange } from "./api";
 import { exactBytes, exactRate, exactTime, parseBytes, parseRate, parseTime } from "./format";
 import { SIDES, type Side, type Vif } from "./types";
 
-/** Keys of the smooth window, which go with it. */
+/** Keys of the smooth window, which are removed together with it. */
 export const WINDOW_KEYS = ["credit_ns", "width_ns", "interval_ns", "delay_max_ns"] as const;
 
 export type WindowKey = (typeof WINDOW_KEYS)[number];
@@ -69,7 +69,7 @@ const marks = (typed: string): boolean | undefined =>
 const RATE = { parse: parseRate, example: "a rate such as 30 Mbit" };
 const TIME = { parse: parseTime, example: "a time such as 3 ms" };
 
-/** The forms of all fields; their names stand below their direction. */
+/** The forms of all fields. In the policy their names follow that of the direction. */
 const FORMS: Record<Key, Form> = {
   min_rate_bps: { ...RATE, name: "min_rate" },
   rate_bps: { ...RATE, name: "rate" },
@@ -85,7 +85,10 @@ const FORMS: Record<Key, Form> = {
   ecn: { parse: marks, example: "mark or drop", name: "queue.ecn" },
 };
 
-/** An interval by which `aqm = "lan"` is known: the policy in force has its numbers alone. */
+/**
+ * The interval of `aqm = "lan"`, by which it is recognised: the policy in force has only the
+ * numbers.
+ */
 const LAN_INTERVAL_NS = 5_000_000;
 
 function fields(vif: Vif, side: Side): Fields {
@@ -133,8 +136,8 @@ export const isChanged = (draft: Draft, base: Draft): boolean =>
   SIDES.some((side) => KEYS.some((key) => !same(key, draft[side][key], base[side][key])));
 
 /**
- * The draft when something else holds than what it began with: fields that were not touched take
- * the new value, those that were typed in stay.
+ * Returns the draft after the policy has changed from `base` to `next`: fields that were not
+ * touched take the new value, those that were typed in stay.
  */
 export function follow(draft: Draft, base: Draft, next: Draft): Draft {
   const side = (of: Side): Fields => {
@@ -152,7 +155,7 @@ export function follow(draft: Draft, base: Draft, next: Draft): Draft {
 const given = (keys: Record<string, Value | null | undefined>) =>
   Object.fromEntries(Object.entries(keys).filter(([, value]) => value !== undefined));
 
-/** The body of a request for what differs from what the draft began with; or what is unreadable. */
+/** The request for the fields that differ from `base`, and the fields that cannot be read. */
 export function requestOf(draft: Draft, base: Draft): { body: Body; problems: Problem[] } {
   const body: Body = {};
   const problems: Problem[] = [];
@@ -165,13 +168,13 @@ export function requestOf(draft: Draft, base: Draft): { body: Body; problems: Pr
       if (value !== undefined) values[key] = value;
       else problems.push({ side, key, message: `“${typed.trim()}” is not ${FORMS[key].example}` });
     }
-    // The keys of a smooth window go with it.
+    // Without a smooth window, its keys are removed.
     if (values.shaper === "bucket") for (const key of WINDOW_KEYS) values[key] = null;
     const { queue_kind, aqm, ecn, ...share } = values;
     const queue = given({ kind: queue_kind, aqm, ecn });
-    // CoDel's keys go with CoDel.
+    // Without CoDel, its keys are removed.
     if (aqm === "none") Object.assign(queue, { ecn: null, target_ns: null, interval_ns: null });
-    // Each value is what its field reads.
+    // Each value has the type that the `parse` of its field returns.
     const change = (
       Object.keys(queue).length > 0 ? { ...share, queue } : share
     ) as VifShareChange;

@@ -28,7 +28,7 @@ const quantity = (value: number, unit: string): Quantity => {
   return { number, unit: prefix + unit };
 };
 
-/** Bits a second. Below one there is nothing to see. */
+/** Bits a second. A rate below one is shown as zero. */
 export const rate = (bps: number): Quantity => quantity(bps < 1 ? 0 : bps, "b/s");
 
 export const packetRate = (pps: number): Quantity => quantity(pps < 0.05 ? 0 : pps, "p/s");
@@ -90,7 +90,7 @@ export function parseRate(typed: string): number | undefined {
 /** A rate as a person would type it, exactly. */
 export function exactRate(bps: number): string {
   for (const [size, unit] of [[1e9, "Gbit"], [1e6, "Mbit"], [1e3, "kbit"]] as const) {
-    // Three places at most: what needs more is said in a smaller unit.
+    // Three decimal places at most: a rate that needs more gets a smaller unit.
     if (bps >= size && (bps * 1000) % size === 0) return `${bps / size} ${unit}`;
   }
   return `${bps} bit`;
@@ -101,7 +101,7 @@ const TIMES: Record<string, number> = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 
 /** Reads a typed time in nanoseconds: `3ms`, `1.5 s`, `0`; nothing if it is none. */
 export function parseTime(typed: string): number | undefined {
   const form = /^(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)$/.exec(typed.trim());
-  // Nothing is nothing in any unit.
+  // Zero needs no unit.
   if (!form) return /^0+$/.test(typed.trim()) ? 0 : undefined;
   const ns = Math.round(Number(form[1]) * (TIMES[form[2] ?? ""] ?? NaN));
   return Number.isSafeInteger(ns) ? ns : undefined;

@@ -25,7 +25,7 @@ export class Meter {
       ),
     };
     if (last && look.atNs === last.atNs) return;
-    // Another process counts, or the line was down.
+    // Another process counts now, or the connection was lost for a while.
     const gap = last ? look.atNs - last.atNs : 0;
     if (last && (look.busyNs < last.busyNs || gap < 0 || gap > 3 * SECOND)) this.#looks = [];
     this.#looks.push(look);

@@ -27,7 +27,7 @@ export interface Figures {
   smoothNs: number | undefined;
   /** Flows that have a queue of their own; undefined where all packets wait in one. */
   flows: number | undefined;
-  /** Those of them that go before the others. */
+  /** Those of them that are served before the others. */
   sparseFlows: number;
   /** Packets a second that were marked "congestion experienced". */
   markPps: number;
@@ -78,7 +78,7 @@ class Track {
     this.verdict = of.verdict ?? "unknown";
     const { packets, bytes } = of.sent;
     const last = this.#looks.at(-1);
-    // Counters that ran backwards are those of another node, or of a vif that came again.
+    // Counters that went backwards are those of another node, or of a vif that was made anew.
     if (last && packets < last.packets) this.#looks = [];
     this.#looks.push({
       atNs,
@@ -114,7 +114,7 @@ class Track {
 /** Everything that is shown, as of the last status. */
 export class Model {
   tenants: Tenant[] = [];
-  /** The node's seconds of the last looks: the charts' common axis. */
+  /** The node's time of each look that is kept, in seconds: the charts' common axis. */
   times: History;
   readonly #tracks = new Map<string, Track>();
   readonly #rows: number;
@@ -210,7 +210,7 @@ export class Model {
     return now;
   }
 
-  /** Begins anew after a restart of the node; on another machine its clock began anew, too. */
+  /** Begins anew after a restart of the node; if its clock went back too, with empty charts. */
   #restart(nowNs: number): void {
     this.#tracks.clear();
     const last = this.times.column(0).at(-1) ?? 0;
@@ -306,7 +306,7 @@ const NOTHING: Figures = {
   verdict: "unknown",
 };
 
-/** The time that a shown number is the mean of: long enough to be calm, short enough to be news. */
+/** The time over which a number is averaged: long enough to be calm, short enough to be news. */
 const WINDOW_NS = 1e9;
-/** The time that a point of a line is the mean of: a shorter one would show packets, not rates. */
+/** The time over which a point of a line is averaged: less would show packets, not rates. */
 const LINE_NS = 0.5e9;

@@ -16,7 +16,7 @@ export class EventParser {
     maxBufferSize: BUFFER_MAX,
     onEvent: ({ event, data }) => this.#events.push({ event: event ?? "message", data }),
     onError: (error) => {
-      // The standard has unknown fields ignored.
+      // The standard says that unknown fields are ignored.
       if (error.type === "max-buffer-size-exceeded") this.#failed = error;
     },
   });

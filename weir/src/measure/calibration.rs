@@ -6,7 +6,7 @@ use weir_tester::{TesterLimit, TrafficProfile};
 use weir_traffic::WireMeasurer;
 use weir_units::Nanos;
 
-/// The tester's own limit for each profile.
+/// Returns the tester's own limit for each profile.
 pub(super) fn calibrate(
     measurer: &mut WireMeasurer<'_>,
     profiles: &[TrafficProfile],
@@ -23,8 +23,8 @@ pub(super) fn calibrate(
     Ok(each)
 }
 
-/// The best of a few tries: another program that takes the processor for one of them would make
-/// the greatest load of all tests a fraction of what the tester sends.
+/// Returns the best of a few tries: another program that takes the processor for one of them would
+/// make the greatest load of all tests a fraction of what the tester sends.
 fn best_limit<E>(mut measure: impl FnMut() -> Result<TesterLimit, E>) -> Result<TesterLimit, E> {
     let mut best = TesterLimit::default();
     for _ in 0..CALIBRATIONS {
@@ -36,7 +36,7 @@ fn best_limit<E>(mut measure: impl FnMut() -> Result<TesterLimit, E>) -> Result<
     Ok(best)
 }
 
-/// Seconds that finding the limits takes.
+/// Returns the seconds that finding the limits takes.
 pub(super) fn calibration_s(profiles: &[TrafficProfile]) -> u64 {
     let mut different: Vec<&TrafficProfile> = Vec::new();
     for profile in profiles {
@@ -50,7 +50,7 @@ pub(super) fn calibration_s(profiles: &[TrafficProfile]) -> u64 {
 
 const CALIBRATION: Nanos = Nanos::from_millis(200);
 const CALIBRATIONS: u32 = 3;
-/// Starting and stopping of a trial.
+/// The time that a trial takes to start and to stop.
 pub(super) const OVERHEAD: Nanos = Nanos::from_millis(250);
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ impl BenchmarkOptions {
         }
     }
 
-    /// Remarks beside the figures: each deviation from the RFCs, and parts of them that were not
-    /// measured.
+    /// Returns remarks beside the figures: each deviation from the RFCs, and parts of them that
+    /// were not measured.
     pub(super) fn notes(
         &self,
         method: &str,
@@ -172,7 +172,7 @@ impl BenchmarkOptions {
         notes
     }
 
-    /// Remarks that hold for whatever was measured.
+    /// Returns remarks that hold for whatever was measured.
     fn general_notes(&self, method: &str) -> Vec<String> {
         let asks_rfc = method != "ndr";
         let mut notes = Vec::new();

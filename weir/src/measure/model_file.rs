@@ -45,5 +45,5 @@ pub(super) fn write_model(
 
 /// One more than the surface has terms.
 pub(super) const MODEL_POINTS_MIN: usize = 4;
-/// A model that explains less of the variance than this is none; the text's worst line has 0.84.
+/// The least part of the variance that a model must explain; the text's worst line has 0.84.
 const MODEL_R_SQUARE_MIN: f64 = 0.5;

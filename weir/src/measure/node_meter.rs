@@ -98,10 +98,10 @@ impl<F: Fn() -> Option<WorkerCounts>> TrialReadings<F> {
     }
 }
 
-/// The load of a worker while packets flow: between the first and the last reading at which more
-/// than a tenth and less than nine tenths of its packets are forwarded. Without two such readings
-/// packets were too few, or the machine too busy, to say when they flowed: then that of the time
-/// from the first reading to the last, with its silence.
+/// Returns the load of a worker while packets flow: between the first and the last reading at which
+/// more than a tenth and less than nine tenths of its packets are forwarded. Without two such
+/// readings packets were too few, or the machine too busy, to say when they flowed: then that of
+/// the time from the first reading to the last, with its silence.
 fn load_within(readings: &[WorkerCounts]) -> Option<WorkerLoad> {
     let (first, last) = (readings.first()?, readings.last()?);
     let whole = first.load_until(last).filter(|load| load.packets > 0)?;
@@ -173,12 +173,14 @@ mod tests {
 
     use super::*;
 
-    /// The counters of a worker that had 1000 packets/s and half a processor from 50 to 250 ms.
+    /// Returns the counters of a worker that had 1000 packets/s and half a processor from 50 to 250
+    /// ms.
     fn at(ms: u64) -> WorkerCounts {
         counted(ms, ms.clamp(50, 250) - 50)
     }
 
-    /// The counters of a worker that has forwarded `flowed` packets, each in half a millisecond.
+    /// Returns the counters of a worker that has forwarded `flowed` packets, each in half a
+    /// millisecond.
     fn counted(ms: u64, flowed: u64) -> WorkerCounts {
         let mut status = NodeStatus { now_ns: ms * 1_000_000, ..NodeStatus::default() };
         let used = flowed * 500_000;

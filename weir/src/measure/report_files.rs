@@ -25,9 +25,9 @@ pub(super) fn write(folder: &Path, report: &MeasurementReport) -> Result<(), Fai
     Ok(())
 }
 
-/// Renames the files of an earlier run: whatever becomes of this run, they are not its own. Those
-/// of a run that failed go to `NAME.incomplete`, so that none takes the place of the last complete
-/// report, `NAME.old`, however many runs fail.
+/// Renames the files of an earlier run, so that nobody takes them for this run's. Files of a run
+/// that failed go to `NAME.incomplete`, and the last complete report to `NAME.old`, so that no
+/// number of failed runs replaces it.
 pub(super) fn set_aside(folder: &Path) -> Result<(), Failure> {
     let suffix = if is_incomplete(&folder.join(NAMES[0])) { ".incomplete" } else { ".old" };
     // The first tells which suffix they get, so it goes last: a run may end in between.
@@ -44,8 +44,8 @@ pub(super) fn set_aside(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells whether a report lacks something, in whichever version it is; one that nobody can read
-/// does. Where it is not there, the others are the rest of one that was being set aside.
+/// Returns true if a report lacks something, in whichever version it is, or cannot be read; false
+/// if it is missing: then the other files are the rest of a report that was being set aside.
 fn is_incomplete(path: &Path) -> bool {
     let report: Value = match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),

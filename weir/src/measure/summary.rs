@@ -7,7 +7,7 @@ use weir_tester::MeasurementReport;
 
 use super::report_files::PAGE;
 
-/// The summary of a report whose files are in `out`, if they are written.
+/// Returns the summary of a report whose files are in `out`, if they are written.
 pub(super) fn text(report: &MeasurementReport, out: Option<&PathBuf>) -> String {
     let goal_width = "loss 0.000%, exceed 00%".len();
     let mut text = format!(

@@ -23,12 +23,12 @@ use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, Nanos};
 
 use super::verdict::{PlanVerdict, UnprovenReason, UnprovenView};
 
-/// The time that frames of a slice may be in a node, and what it is planned meanwhile.
+/// The time that frames of a slice may spend in a node, and the rate that the plan gives it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayPromise {
     /// The longest that a frame may take: what the slice asked for, else what the plan predicts.
     bound: Nanos,
-    /// The longest that a frame takes which finds its queue empty, by the plan.
+    /// The longest time that a frame takes that finds its queue empty, by the plan.
     predicted: Nanos,
     /// True if the slice asked for a delay.
     is_asked: bool,
@@ -42,7 +42,7 @@ pub(super) struct DelayPromise {
 pub(super) struct DelayView {
     /// The bound by which it is judged: what the slice asked for, else `predicted_ns`.
     pub(super) bound_ns: u64,
-    /// The longest that a frame takes which finds its queue empty, by the plan.
+    /// The longest time that a frame takes that finds its queue empty, by the plan.
     pub(super) predicted_ns: u64,
     /// True if the slice asked for a delay.
     pub(super) asked: bool,
@@ -50,7 +50,7 @@ pub(super) struct DelayView {
     pub(super) longest_ns: u64,
     /// Samples in all.
     pub(super) samples: u64,
-    /// Samples between which the slice sent, or in which a frame waited.
+    /// Samples before which frames entered the slice's queues, or in which a frame waited.
     pub(super) moving: u64,
     /// Samples in which a frame waited.
     pub(super) waiting: u64,
@@ -88,8 +88,8 @@ struct WaitSample {
 }
 
 impl DelayPromise {
-    /// The promise of a placed slice on its node, whose policy is in force; `None` if the plan says
-    /// nothing of its delay.
+    /// Returns the promise of a placed slice on its node, whose policy is in force; `None` if the
+    /// plan says nothing of its delay.
     pub(super) fn of(
         slice: &SliceRequest,
         kind: &NodeKind,
@@ -160,8 +160,8 @@ impl WaitSamples {
         self.recent.push_back(sample);
     }
 
-    /// Tells whether the slice got less than was planned while its first frame waited. What it got
-    /// since a reading before that frame came is at least as much.
+    /// Returns true if the slice got less than was planned while its first frame waited. Counts
+    /// what it got since a reading before that frame came, which is at least as much.
     fn starves(&self, sample: &WaitSample) -> bool {
         let Some(over) = sample.wait_ns.checked_sub(self.promise.bound.as_nanos()) else {
             return false;
@@ -203,7 +203,7 @@ impl WaitSamples {
         }
     }
 
-    /// Says what was missing, and which load would do.
+    /// Returns what was missing, and the load that would prove the promise.
     fn unproven(&self, slice: &SliceRequest, reason: UnprovenReason) -> UnprovenView {
         let offer = match reason {
             UnprovenReason::OwnQueue => self.rate_without_doubt(),
@@ -227,8 +227,9 @@ impl WaitSamples {
         UnprovenView { reason, text, load, offer_bps: offer.as_bps(), offer_pps: pps }
     }
 
-    /// The rate of which a wait as long as the longest would prove the plan broken: in that time
-    /// and one from sample to sample, the slice offers less than it is planned beyond the bound.
+    /// Returns the rate at which a wait as long as the longest would prove the plan broken. Over
+    /// that wait and one interval between samples, the slice then offers less than the plan gives
+    /// it in the part of the wait beyond the bound.
     fn rate_without_doubt(&self) -> BitRate {
         let ends = self.first.zip(self.recent.back());
         let span = ends.map_or(0, |(first, last)| last.now_ns.saturating_sub(first.now_ns));

@@ -67,7 +67,7 @@ impl FakeNode {
         &self.socket
     }
 
-    /// A change that all fake nodes take.
+    /// Returns a change that all fake nodes take.
     pub(super) fn change() -> ChangeSet {
         ChangeSet::of_slice("gold", GroupChange { phase_ns: Some(Some(1000)), ..<_>::default() })
     }
@@ -92,7 +92,7 @@ impl FakeNode {
         push(&mut self.state().record, None, None, true);
     }
 
-    /// The record, a line for each change.
+    /// Returns the record, a line for each change.
     pub(super) fn log(&self) -> Vec<String> {
         let line = |change: &Value| {
             let mut line = change["id"].to_string();
@@ -144,7 +144,7 @@ fn serve(mut stream: UnixStream, state: &mut FakeState) -> std::io::Result<()> {
     )
 }
 
-/// The answer to a request; `None`: the connection breaks.
+/// Returns the answer to a request; `None`: the connection breaks.
 fn answer(path: &str, body: &Value, post: bool, state: &mut FakeState) -> Option<(u16, Value)> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let given = |key: &str| {

@@ -43,8 +43,8 @@ fn read_model(path: &Path) -> Result<CpuModel, Failure> {
     }
 }
 
-/// The upper bound of a slice's processor time beyond the node's own, and the most packets that the
-/// model knows of; else the latter alone.
+/// Returns the upper bound of a slice's processor time beyond the node's own, and the highest
+/// packet rate that the model covers; without a bound, the latter alone as the error.
 fn slice_share(
     model: &CpuModel,
     rate: PacketRate,
@@ -55,7 +55,7 @@ fn slice_share(
     upper.zip(most).map(|(percent, most)| (share(percent), most)).ok_or(most)
 }
 
-/// A share in percent, rounded up to a millionth.
+/// Converts a share in percent, rounded up to a millionth.
 fn share(percent: f64) -> CpuShare {
     CpuShare::from_ppm(u32::try_from(whole((percent * 1e4).ceil())).unwrap_or(u32::MAX))
 }
@@ -115,8 +115,8 @@ pub(super) fn print_refused(
     Ok(ExitCode::from(REFUSED))
 }
 
-/// The path of a plan's file that is the same by whatever name the file is reached, so that journal
-/// and lock are the same, too. The file itself may be gone.
+/// Returns the path of a plan's file, which is the same by whatever name the file is reached, so
+/// that journal and lock are the same, too. The file itself may be gone.
 pub(super) fn canonical(file: &Path) -> Result<PathBuf, Failure> {
     let named = |error: std::io::Error| format!("{}: {error}", file.display());
     match fs::canonicalize(file) {
@@ -146,7 +146,7 @@ pub(super) fn lock(plan: &Path) -> Result<File, Failure> {
     }
 }
 
-/// The file `FILE.END` beside a plan's FILE.
+/// Returns the path of the file `FILE.END` beside a plan's FILE.
 pub(super) fn beside(plan: &Path, end: &str) -> PathBuf {
     let mut name = plan.as_os_str().to_owned();
     name.push(".");
@@ -154,7 +154,7 @@ pub(super) fn beside(plan: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// A plan that takes longer says so.
+/// Planning that takes longer is announced.
 const TELL_AFTER: Duration = Duration::from_secs(5);
 /// The exit status of a request that does not fit.
 pub(super) const REFUSED: u8 = 5;
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// 2 % and half a per cent for a thousand packets, at any size.
+    /// Returns a model of 2 % and half a per cent for a thousand packets, at any size.
     fn model() -> CpuModel {
         let point = |kpps: f64, frame_bytes| CpuPoint {
             kpps,

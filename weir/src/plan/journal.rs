@@ -122,8 +122,8 @@ impl JournaledNode {
         (self.number, self.edits) = (foreseen.id, foreseen.edits);
     }
 
-    /// Tells from the node's whole record, oldest first, what became of its change in the apply of
-    /// this id.
+    /// Returns what became of the node's change in the apply of this id, by the node's whole
+    /// record, oldest first.
     ///
     /// # Errors
     /// The record does not reach back far enough.
@@ -150,7 +150,7 @@ impl JournaledNode {
     }
 }
 
-/// The journal of the plan in this file.
+/// Returns the journal of the plan in this file.
 pub(super) fn path(plan: &Path) -> PathBuf {
     beside(plan, "journal")
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir plan recover`: what an apply that was cut off left half made.
+//! `weir plan recover`: undoes or completes an apply that was cut off.
 //!
-//! Two answers of a node's record are final: the change was made, or its number is another's. "Not
-//! on record" is not: the request may have been sent and still be on its way. So that it cannot
-//! arrive after the recovery, the number is used up first, by a change without edits; then the node
+//! Two answers of a node's record are final: the change was made, or another change has its number.
+//! "Not on record" is not final: the request may still be on its way. To keep it from arriving
+//! after the recovery, the number is used up first, by a change without edits; then the node
 //! refuses the request.
 
 use std::path::{Path, PathBuf};
@@ -107,7 +107,8 @@ fn complete(journal: &mut PlanJournal, plan: &Path) -> Result<Vec<String>, Failu
     finished(settled, plan)
 }
 
-/// Removes the journal if each node is settled: `Ok(true)` where it was changed.
+/// Removes the journal if every node is settled. Returns the names of those with `Ok(true)`: they
+/// were changed.
 fn finished(
     settled: Vec<(&str, Result<bool, Failure>)>,
     plan: &Path,
@@ -206,7 +207,7 @@ mod tests {
     use super::super::fake_node::FakeNode;
     use super::*;
 
-    /// The journal of an apply `a` that was cut off after it was written.
+    /// Returns the journal of an apply `a` that was cut off after it was written.
     fn left(fakes: &[&FakeNode], name: &str) -> (PlanJournal, PathBuf) {
         let file = format!("weir-t-recover-{name}-{}.toml", std::process::id());
         let plan = std::env::temp_dir().join(file);

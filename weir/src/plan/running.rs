@@ -125,7 +125,7 @@ impl RunningNode {
         .into())
     }
 
-    /// The change that `set` would be, as part of an apply.
+    /// Returns the change that `set` would be, as part of an apply.
     pub(super) fn foresee(&self, set: &ChangeSet, apply: &str) -> Result<ChangeView, ClientError> {
         let path = format!("/v1/changes?dry_run=true&apply={apply}");
         self.client.ask(Method::POST, &path, Some(set))
@@ -152,12 +152,12 @@ impl RunningNode {
         self.client.ask(Method::POST, "/v1/undo", Some(&UndoRequest { id: Some(number) }))
     }
 
-    /// The changes on record.
+    /// Returns the changes on record.
     pub(super) fn changes(&self) -> Result<Vec<ChangeView>, ClientError> {
         self.client.get("/v1/changes")
     }
 
-    /// A failure of this node, with its name.
+    /// Returns a failure of this node, with its name.
     pub(super) fn named(&self, error: &ClientError) -> String {
         format!("node {}: {error}", self.name)
     }

@@ -192,7 +192,7 @@ fn names(request: &PlanRequest, slices: &[usize]) -> String {
     }
 }
 
-/// Nodes that are printed one by one without being asked for.
+/// The most nodes that are printed one by one without being asked for.
 const NODES_SHOWN: usize = 20;
-/// Names that a refusal lists.
+/// The most names that a refusal lists.
 const NAMES_SHOWN: usize = 40;

@@ -58,7 +58,7 @@ impl VerifiedView {
         Self { verdict: verdict.unwrap_or(PlanVerdict::Held), proven, sides: sides.len(), nodes }
     }
 
-    /// The findings as a page to read.
+    /// Returns the findings as a page to read.
     pub(super) fn text(&self) -> String {
         let mut page = String::new();
         for node in &self.nodes {
@@ -156,7 +156,7 @@ impl VerifiedSliceView {
     }
 }
 
-/// A time of three digits or so.
+/// Returns a time as text, in about three digits.
 fn time(ns: u64) -> String {
     match ns {
         0..1_000_000 => format!("{:.0}us", float(ns) / 1e3),
@@ -175,7 +175,7 @@ const fn word(verdict: PlanVerdict) -> &'static str {
 
 /// Three points of a processor above what was planned are allowed.
 const CPU_OVER_PPM: u64 = 30_000;
-/// The reach of the delays of the page.
+/// Says what the delays of the page include.
 const DELAY_NOTE: &str = "A delay is the longest sampled wait of a first frame in its slice's send \
 queues, from when the node\nreads it until it goes to the link. Rings and links beyond the node, \
 and waits that end between two\nsamples, are not in it.\n";

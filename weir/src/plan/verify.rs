@@ -4,12 +4,13 @@
 //! The nodes' own counters are read twice. They count what left for the wire, so that nothing needs
 //! to be connected; a tester outside is `weir measure`, on the interfaces of one slice.
 //!
-//! In between, each node's queues are read again and again, for how long frames wait in them: see
+//! Between the two readings, each node's queues are sampled for how long frames wait in them: see
 //! [`super::delay`].
 //!
 //! Counters show nothing about a plan that is not in force. So each node is asked before and after
-//! what an apply would change on it. Both answers must be nothing, of one number: then nobody
-//! changed the policy in between. And both readings must be of one run of the node.
+//! what an apply would change on it. Both answers must be "nothing", with the same number of the
+//! next change: then nobody changed the policy in between. Both readings must also be of one run of
+//! the node.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -135,7 +136,7 @@ fn not_in_force(change: &ChangeView) -> Vec<String> {
 /// The samples of a node, taken between both ends of the measurement.
 struct NodeSamples {
     routers: RouterLoads,
-    /// The policy at its beginning.
+    /// The policy at the beginning of the measurement.
     policy: PolicyView,
     /// Waits of the slices with a delay to judge, by their number in the request.
     waits: BTreeMap<usize, WaitSamples>,
@@ -151,8 +152,8 @@ impl NodeSamples {
         Self { routers: RouterLoads::default(), waits: waits.collect(), policy: policy.clone() }
     }
 
-    /// Reads how long frames wait, and returns the time that it took; that of a slow node if this
-    /// one has no time to answer.
+    /// Reads how long frames wait. Returns the time that the node took to answer, or that of a slow
+    /// node if this one is too busy to answer.
     fn read_waits(
         &mut self,
         request: &PlanRequest,
@@ -170,7 +171,7 @@ impl NodeSamples {
 }
 
 /// Samples the nodes until `span` is over: the processor time of held routers, and how long frames
-/// wait where a delay is to judge.
+/// wait where there is a delay to judge.
 fn sample(
     request: &PlanRequest,
     nodes: &[RunningNode],
@@ -203,7 +204,7 @@ fn sample(
     Ok(())
 }
 
-/// The time before a sample of waits: 25 to 75 ms, by a sequence in step with nothing else.
+/// Returns the time before a sample of waits: 25 to 75 ms, by a sequence in step with nothing.
 fn pause(turn: u32) -> Duration {
     // The golden part of 2^32: multiples of it are spread evenly.
     let spread = u64::from(turn.wrapping_mul(0x9e37_79b9));
@@ -228,7 +229,7 @@ fn verified(
             delay: samples.waits.get(&of.slice).map(|waits| waits.view(slice)),
         }
     });
-    // What a router takes is judged only where the plan says how much that may be.
+    // A router's processor time is judged only where the plan bounds it.
     let of = |name: &str| {
         planned.slices.iter().map(|of| &request.slices[of.slice]).find(|of| of.name == name)
     };
@@ -268,9 +269,9 @@ const SPAN_MIN: Nanos = Nanos::from_secs(1);
 const SPAN_MAX: Nanos = Nanos::from_secs(3600);
 /// Time between two samples of routers.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// A node is read for at most a part in so many of the time, since to answer costs it time, too.
+/// A node is read for at most one part in this many of the time: answering costs it time, too.
 const READ_PART: u32 = 4;
-/// Readings of one run of a node give the same start.
+/// The start of a node differs by less than this between two readings of one run.
 const SAME_START_NS: u64 = 100_000_000;
 /// The id under which the nodes only check.
 const VERIFY: &str = "verify";
@@ -294,15 +295,15 @@ mod tests {
         let second = 1_000_000_000;
         let begin = reading(100 * second, 2 * second, 7);
         assert_eq!(problems(&begin, &reading(110 * second, 12 * second, 7)), [""; 0]);
-        // It runs for longer than before, and is another run all the same.
+        // Its uptime is longer than before, yet it is another run.
         let anew = problems(&begin, &reading(110 * second, 9 * second, 7));
         assert_eq!(anew, ["the node was started anew during the measurement"]);
         let changed = problems(&begin, &reading(110 * second, 12 * second, 8));
         assert_eq!(changed, ["its policy was changed during the measurement"]);
     }
 
-    /// A vif that has sent frames of 996 bytes, with a tag of four on the link 8 Mb/s, which wait
-    /// for 1 ms, and received nothing.
+    /// Returns a vif that has sent frames of 996 bytes, with a tag of four on the link 8 Mb/s,
+    /// which wait for 1 ms, and received nothing.
     fn sending(elapsed: Duration) -> NodeStatus {
         let now_ns = u64::try_from(elapsed.as_nanos()).unwrap();
         let packets = now_ns / 1_000_000;

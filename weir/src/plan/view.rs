@@ -100,7 +100,7 @@ pub(super) fn answer(request: &PlanRequest, answer: &PlanAnswer) -> AnswerView {
     }
 }
 
-/// The name of a node: that of its kind where there is only one, otherwise with its number.
+/// Returns the name of a node: that of its kind where there is only one, otherwise with its number.
 pub(super) fn node_name(request: &PlanRequest, node: &PlannedNode) -> String {
     let kind = &request.kinds[node.kind];
     if kind.count == 1 { kind.name.clone() } else { format!("{}-{}", kind.name, node.number) }
@@ -115,7 +115,7 @@ pub(super) const fn ground(ground: &RefusalGround) -> &'static str {
     }
 }
 
-/// The reasons why the first slice of a conflict fits on no node, by kind of node.
+/// Returns the reasons why the first slice of a conflict fits on no node, by kind of node.
 pub(super) fn reasons(request: &PlanRequest, of: &RefusalGround) -> Vec<String> {
     let RefusalGround::NoNode(reasons) = of else { return vec![] };
     let each = request.kinds.iter().zip(reasons);

@@ -18,9 +18,9 @@ pub(super) struct ScreenView {
     pub(super) reversed: bool,
     pub(super) paused: bool,
     pub(super) help: bool,
-    /// Row that the last line tells of.
+    /// The row that the last lines describe.
     pub(super) selected: usize,
-    /// For how many seconds the node is not heard, and why.
+    /// The seconds for which the node has not answered, and the reason.
     pub(super) lost: Option<(u64, String)>,
     /// Position of the table's first visible row.
     pub(super) table: TableState,
@@ -130,14 +130,14 @@ fn cells_of(side: &RowSide, narrow: bool) -> Vec<Cell<'static>> {
     ]
 }
 
-/// Full at the guarantee; what goes beyond it is in the percent.
+/// Returns a bar that is full at the guarantee; only the percentage shows what exceeds it.
 fn bar(side: &RowSide) -> String {
     let Some(share) = side.share() else { return String::new() };
     let full = (1..=BAR).filter(|step| share * f64::from(BAR) >= f64::from(*step) - 0.5).count();
     "█".repeat(full) + &"·".repeat(usize::from(BAR) - full)
 }
 
-/// Why the selected row loses packets.
+/// Returns the lines about the selected row: its load, its queue, and why it loses packets.
 fn reasons(row: &Row) -> Vec<Line<'static>> {
     let line = |way: ShownDirection| {
         let side = row.side(way);
@@ -187,13 +187,13 @@ fn right(text: String) -> Cell<'static> {
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// Both directions; one; less than that has rates alone.
+/// The least widths for both directions and for one; a narrower screen shows rates alone.
 const WIDTH_BOTH: u16 = 118;
 const WIDTH_ONE: u16 = 66;
 const WIDTH_MIN: u16 = 24;
 const HEIGHT_MIN: u16 = 8;
 
-/// Titles and widths of what a direction has; the first has its name.
+/// Titles and widths of the columns of a direction; its name replaces the first title.
 const COLUMNS: [(&str, u16); 6] =
     [("RATE", 7), ("%", 5), ("GUAR.", 5), ("QUEUE", 5), ("DELAY", 6), ("DROPS/s", 7)];
 const BAR: u16 = 8;
@@ -285,7 +285,7 @@ mod tests {
         })
     }
 
-    /// A second later: gold.0 gets 25 of 30 Mbit/s and waits, lead.0 drops.
+    /// Returns a model a second later: gold.0 gets 25 of 30 Mbit/s and waits, lead.0 drops.
     fn model() -> ScreenModel {
         let iface = |name: &str, megabits: u64| {
             let mut iface = IfaceStatus { name: name.into(), ..IfaceStatus::default() };
@@ -407,8 +407,8 @@ mod tests {
         assert_eq!(all, Sort::ALL);
     }
 
-    /// 30 Mbit/s of the wire are owed and got, in packets of 60 bytes and 24 of the wire around
-    /// each; what was spoofed was owed to nobody.
+    /// Goal: the port's bytes count. In packets of 60 bytes, with 24 more of the wire for each, the
+    /// guaranteed 30 Mbit/s are reached; spoofed packets have no guarantee.
     #[test]
     fn a_rate_is_held_against_its_guarantee_as_the_port_counts() {
         let mut model = ScreenModel::default();
@@ -438,7 +438,7 @@ mod tests {
         status.vifs[0].send.dropped.insert("no_credit".into(), Amount { packets: 1, bytes: 60 });
         model.take(sample(&status));
         assert!(model.rows[0].send.wanting, "{:?}", model.rows[0].send);
-        // Whether that is short is the node's to say.
+        // Only the node's verdict says whether that is too little.
         assert!(!model.rows[0].send.is_short());
         (status.now_ns, status.uptime_ns) = (4_000_000_001, 4_000_000_001);
         status.vifs[0].send.verdict = Some(Verdict::Below);
@@ -446,7 +446,7 @@ mod tests {
         assert!(model.rows[0].send.is_short(), "{:?}", model.rows[0].send);
     }
 
-    /// A node that was started again counts from the beginning: no rate is made of that.
+    /// Goal: a restarted node counts from zero, and no rate is computed across the restart.
     #[test]
     fn a_restart_is_no_rate() {
         let mut model = model();

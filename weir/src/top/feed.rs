@@ -43,7 +43,7 @@ impl Feed {
         self.news.try_recv().ok()
     }
 
-    /// Waits for what comes, at most that long.
+    /// Waits for the next message, at most that long.
     pub(super) fn wait(&self, patience: Duration) -> Option<FeedMessage> {
         self.news.recv_timeout(patience).ok()
     }
@@ -88,7 +88,7 @@ fn read<T: DeserializeOwned>(event: &ServerEvent) -> Result<T, FeedEnd> {
 
 /// Most messages that are not drawn yet; with more, the sender waits.
 const MESSAGES_MAX: usize = 4;
-/// Between two attempts to find a node again.
+/// The pause between two attempts to find a node again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// A node that is late by that much is not there.
+/// A node that is late by this much counts as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(5);

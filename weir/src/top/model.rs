@@ -216,7 +216,7 @@ impl ScreenModel {
         self.measured_s > 0.0
     }
 
-    /// The rows, sorted: ports, then each tenant with its vifs below it.
+    /// Returns the rows, sorted: ports, then each tenant with its vifs below it.
     pub(super) fn sorted(&self, sort: Sort, way: ShownDirection, reversed: bool) -> Vec<&Row> {
         let of = |kind: RowKind, slice: &str| -> Vec<&Row> {
             let wanted = |row: &&Row| row.kind == kind && (slice.is_empty() || row.slice == slice);
@@ -366,7 +366,7 @@ impl Sort {
         }
     }
 
-    /// The next sort key.
+    /// Returns the next sort key.
     pub(super) fn next(self) -> Self {
         let after = Self::ALL.iter().skip_while(|sort| **sort != self).nth(1);
         after.copied().unwrap_or_default()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The terminal: keys in, pictures out.
+//! The terminal: reads keys and draws the screen.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,24 @@ use super::feed::{Feed, FeedMessage};
 use super::model::{ScreenModel, Sort};
 use weir_platform::failure::Failure;
 
-/// A terminal that is as it was when this value goes, even by a panic.
+/// A terminal that is restored when this value is dropped, even by a panic.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
     model: ScreenModel,
     /// The model that is drawn while a pause lasts.
     still: Option<ScreenModel>,
     view: ScreenView,
-    /// When the node was last heard, and why it is not any more.
+    /// When the node last answered, and why it does not any more.
     heard: Instant,
     lost: Option<String>,
     interval: Duration,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     ///
     /// # Errors
-    /// Standard output is none.
+    /// Standard output is no terminal.
     pub(super) fn open(interval: Duration) -> Result<Self, Failure> {
         let terminal = ratatui::try_init()
             .map_err(|error| format!("the terminal: {error}; --once needs none"))?;
@@ -43,7 +43,7 @@ impl Screen {
         })
     }
 
-    /// Draws what comes until somebody quits.
+    /// Draws the feed's messages until somebody quits.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -83,7 +83,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Follows a key; false is the end.
+    /// Executes a key. Returns false if the program is to end.
     fn press(&mut self, key: KeyEvent) -> bool {
         let view = &mut self.view;
         match key.code {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::model::{Row, RowKind, RowSide, ScreenModel, ShownDirection, Sort};
 
-/// A page for `--once`: a line for each port, tenant and vif, and direction.
+/// Returns a page for `--once`: a line for each port, tenant and vif, and direction.
 pub(super) fn page(model: &ScreenModel) -> String {
     let mut page = format!("{}\n", head(model));
     let _fits = writeln!(
@@ -62,7 +62,7 @@ pub(super) fn cycle(row: &Row) -> Option<String> {
     ))
 }
 
-/// Node, worker, in a line.
+/// Returns a line about node and worker.
 pub(super) fn head(model: &ScreenModel) -> String {
     let mut head = format!("{}  up {}", model.node, time(model.uptime_s));
     if let Some(worker) = model.worker {
@@ -79,7 +79,7 @@ pub(super) fn head(model: &ScreenModel) -> String {
     head
 }
 
-/// A vif stands below its tenant.
+/// Indents a vif below its tenant.
 pub(super) fn name(row: &Row) -> String {
     match row.kind {
         RowKind::Vif => format!("  {}", row.name),
@@ -135,7 +135,7 @@ pub(super) fn drops(side: &RowSide) -> String {
     if side.drops_per_s > 0.0 { count(side.drops_per_s) } else { "0".to_owned() }
 }
 
-/// With three digits and the unit's letter: `12.3M`.
+/// Returns a number with three digits and the unit's letter: `12.3M`.
 pub(super) fn bits(bps: f64) -> String {
     count(bps)
 }
@@ -163,7 +163,7 @@ fn nanos(nanos: u64) -> String {
     }
 }
 
-/// `3d 04:05:06`, `04:05:06`.
+/// Returns a time as `3d 04:05:06` or `04:05:06`.
 fn time(seconds: f64) -> String {
     let mut left = seconds.max(0.0);
     let mut part = |length: f64| {

@@ -44,8 +44,9 @@ const REFUSAL: u32 = 30_200;
 /// A hash table of the nftables table.
 struct FlowMap {
     name: &'static str,
-    /// Types of its keys' parts beside device, source and destination, and these parts of a packet.
+    /// Types of its keys' parts beside device, source and destination.
     types: &'static str,
+    /// The expressions for these parts of a packet.
     fields: &'static str,
     has_ports: bool,
 }
@@ -91,7 +92,8 @@ pub(super) fn put_rules(entry: &EntryItem, ip: &mut String) {
     let EntryItem { tunnel, flow, .. } = entry;
     let Numbers { before_bucket, after_bucket } = Numbers::of(*tunnel);
     let preference = MEMBERS + u32::from(tunnel / GROUP);
-    // A packet that comes back from its bucket with the first mark must not pass it again.
+    // Only for packets from `access`: one that comes back from its bucket with the first mark must
+    // not pass the bucket again.
     if let Some(TunnelFlow { access, .. }) = flow {
         let _ = writeln!(
             ip,
@@ -120,7 +122,7 @@ pub(super) fn remove_rules(tunnel: u16, is_whole: bool, ip: &mut String) {
     }
 }
 
-/// Tells whether these rules to the tables of a tunnel are those of [`put_rules`].
+/// Returns true if these rules to the tables of a tunnel are those of [`put_rules`].
 pub(super) fn are_whole(tunnel: u16, flow: Option<&TunnelFlow>, rules: [&[&Value]; 2]) -> bool {
     let ([[before], [behind]], preference) = (rules, MEMBERS + u32::from(tunnel / GROUP)) else {
         return false;
@@ -136,7 +138,7 @@ pub(super) fn are_whole(tunnel: u16, flow: Option<&TunnelFlow>, rules: [&[&Value
         && is_plain(behind, &["table"])
 }
 
-/// Tells whether a rule is about nothing but marks and these fields.
+/// Returns true if a rule has no fields but these and those for marks.
 fn is_plain(rule: &Value, fields: &[&str]) -> bool {
     let common = ["priority", "src", "fwmark", "protocol"];
     let has_only = |of: &serde_json::Map<String, Value>| {
@@ -148,8 +150,7 @@ fn is_plain(rule: &Value, fields: &[&str]) -> bool {
 /// Lines that change what all entries of a router share.
 #[derive(Default)]
 pub(super) struct SharedChange {
-    /// For `nft`, before all else: packets of a removed tunnel are to be marked no more when its
-    /// rules go.
+    /// For `nft`, before all else: packets of a removed tunnel lose their mark before its rules go.
     pub(super) first: String,
     /// For `ip`, before what else it does.
     pub(super) ip: String,
@@ -178,7 +179,8 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
     let is_edge = wanted.values().any(|item| matches!(item, NodeItem::Guard(_)));
     let wanted = steering_of(wanted, actual);
     let mut lines = SharedChange::default();
-    // An edge router keeps it for the next entry: to make and delete it takes longer than an entry.
+    // An edge router keeps the table and the shared rules for the next entry: to make and delete
+    // them takes longer than an entry.
     if wanted.flows.is_empty() && !(is_edge && is_there) {
         if is_there {
             lines.base = Some(BaseChange::Removed);
@@ -194,7 +196,8 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
             remove_base(&mut lines.ip);
         }
         put_base(&mut lines.ip);
-        // A table that nobody has seen is not deleted, for which the kernel takes its time.
+        // A table that was not found by the reading is only flushed: the kernel takes long to
+        // delete one.
         lines.first = if is_there { REMOVAL } else { FLUSH }.to_owned() + &table();
     }
     change_groups(&wanted, actual, &mut lines.ip);
@@ -205,7 +208,7 @@ pub(super) fn change(wanted: &Items, actual: &Items) -> SharedChange {
     }
     for (tunnel, flow) in &wanted.flows {
         if actual.flows.get(tunnel) != Some(flow) {
-            // Packets of one that has lost its mark go as best effort until it is back.
+            // Packets of an entry that has lost its mark go as best effort until the mark is back.
             let lines =
                 if !actual.is_whole && there(tunnel) { &mut lines.first } else { &mut lines.last };
             *lines += &element("add", *tunnel, flow);
@@ -232,7 +235,7 @@ pub(super) fn steering_of(items: &Items, actual: &SteeringItem) -> SteeringItem 
     SteeringItem { is_whole: true, groups, flows }
 }
 
-/// Writes the lines of the rules that are there once.
+/// Writes the lines of the two rules that all tunnels share.
 fn put_base(ip: &mut String) {
     let _ = write!(
         ip,
@@ -270,8 +273,8 @@ fn group_mask() -> u32 {
     !(BEHIND | u32::from(GROUP - 1))
 }
 
-/// Returns the lines for `nft` that make the table, without tunnels. Comments tell the rules when
-/// the table is read.
+/// Returns the lines for `nft` that make the table, without tunnels. When the table is read, rules
+/// are recognised by their comments.
 fn table() -> String {
     let (mut maps, mut rules) = (String::new(), String::new());
     for FlowMap { name, types, fields, has_ports } in &MAPS {
@@ -371,8 +374,8 @@ pub(super) fn flow(shared: &SteeringItem, tunnel: u16) -> Option<&TunnelFlow> {
     shared.flows.get(&tunnel).filter(|_| shared.groups.contains(&(tunnel / GROUP)))
 }
 
-/// Tells whether a table has the chain, rules and hash tables of [`table`], in their order, and
-/// nothing beside these.
+/// Returns true if a table has the chain and rules of [`table`], in their order and no others, and
+/// all of its hash tables.
 fn has_all_rules(table: &[Value]) -> bool {
     let is_awake = objects(table, "table").all(|of| of.get("flags").is_none());
     let is_chain = |of: &Value| {
@@ -417,7 +420,7 @@ fn read_flows(table: &[Value]) -> Option<BTreeMap<u16, TunnelFlow>> {
 fn read_flow(map: &str, key: &[Value]) -> Option<TunnelFlow> {
     let (first, rest) = key.split_at_checked(3)?;
     let [access, source, destination] = first else { return None };
-    // It becomes part of commands, and the kernel takes any bytes there.
+    // The name becomes part of commands, and the kernel accepts any bytes in it.
     let access = access.as_str().filter(|access| device(access).is_ok())?.to_owned();
     let protocol = |of: &Value| match (of.as_str(), of.as_u64()) {
         (Some("tcp"), _) | (_, Some(6)) => Some(TransportProtocol::Tcp),
@@ -450,7 +453,7 @@ pub(super) const KEY: &str = "steering";
 const TABLE: &str = "ip6 weir_tunnels";
 const CHAIN: &str = "tunnels";
 
-/// Comment of the first rule, which is another one for each form of the table: rules are told by
+/// Comment of the first rule. Each form of the table has another one, since rules are recognised by
 /// their comments alone.
 const VERSION: &str = "tunnels 1";
 

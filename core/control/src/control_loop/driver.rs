@@ -133,7 +133,8 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     }
 
     /// Sets no caps outside `range` from now on. A controller keeps within its own range, but
-    /// settings from before it, such as no cap at all, may be set again after a fault.
+    /// settings that were in force before it, such as no cap at all, may be set again after a
+    /// fault.
     pub const fn bound_caps(&mut self, range: CapRange) {
         self.caps = Some(range);
     }
@@ -225,8 +226,9 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
     /// Reads the meter at the end of a period and has the controller decide.
     ///
     /// # Errors
-    /// There was no reading; the controller counts a period without a sample. If the router is
-    /// gone, the owner detaches it.
+    /// The meter could not be read; the controller counts a period without a sample. If the router
+    /// is gone, the owner detaches it. A loop without a router returns no error, but counts such a
+    /// period, too.
     pub fn sample(&mut self, now: Instant) -> Result<(), MeterError> {
         let reading = match &mut self.endpoint {
             Some((meter, actuator)) => {
@@ -251,8 +253,8 @@ impl<M: Meter, C: Controller, A: Actuator> ControlLoop<M, C, A> {
         (wanted != self.applied.limit).then_some(wanted)
     }
 
-    /// Executes the pending command: the limit by `set_limit`, if it changes, then the cap. If
-    /// nothing is pending, it refreshes the cap.
+    /// Executes the pending command: sets the limit by `set_limit` if it changes, then the cap. If
+    /// nothing is pending, refreshes the cap.
     ///
     /// # Errors
     /// The limit or the cap could not be changed. If the limit failed, the cap stays, except that a

@@ -17,11 +17,11 @@ use crate::meter::Reading;
 pub struct SamplerConfig {
     /// The time from one reading to the next.
     pub period: Nanos,
-    /// A rate that no router of this node reaches: more is a fault.
+    /// A rate that no router of this node reaches: a higher one is a fault.
     pub rate_most: PacketRate,
 }
 
-/// Makes samples of readings.
+/// Makes samples from readings.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     config: SamplerConfig,
@@ -84,8 +84,8 @@ impl Sampler {
     /// Returns the sample between the last reading and this one.
     ///
     /// # Errors
-    /// The reason why there is none. The next reading is compared with this one, unless it is stale
-    /// or came too soon.
+    /// The reason why there is no sample. The next reading is compared with this one, unless it is
+    /// stale or came too soon.
     pub fn sample(&mut self, now: Instant, reading: Reading) -> Result<Sample, SampleFault> {
         let period = self.config.period;
         if reading.at > now {
@@ -129,7 +129,7 @@ impl Sampler {
                 return Err(SampleFault::Impossible { rate, most: self.config.rate_most });
             }
         };
-        // An unknown value is better than a wrong one.
+        // For these two, an unknown value is better than a wrong one.
         let offered = last.offered.zip(reading.offered).and_then(|(old, new)| {
             let Growth::By(offered) = self.growth(old, new, span) else { return None };
             Some(offered)
@@ -153,8 +153,8 @@ impl Sampler {
                 Growth::Impossible(packets)
             };
         }
-        // It went back: the first wrap that gives a plausible rate, or a reset. Some kernels and
-        // tools count in 32 bits.
+        // The counter went back: take the first wrap that gives a plausible rate, or else a reset.
+        // Some kernels and tools count in 32 bits.
         let narrow = (old <= WIDTH_32 && new <= WIDTH_32).then(|| new + (WIDTH_32 + 1) - old);
         let wide = new.wrapping_sub(old);
         [narrow, Some(wide)].into_iter().flatten().find(possible).map_or(Growth::Reset, Growth::By)
@@ -194,7 +194,7 @@ const fn times(time: Nanos, count: u64) -> Nanos {
 const WIDTH_32: u64 = u32::MAX as u64;
 const STALE_PERIODS: u64 = 2;
 const GAP_PERIODS: u64 = 3;
-/// A quarter of a period: below it a count of packets is mostly chance.
+/// Parts of a period: in less than one of them, a count of packets is mostly chance.
 const SOON_PARTS: u64 = 4;
 /// CPU time of more processors than this is a fault of the meter.
 const PROCESSORS_MOST: u64 = 4096;

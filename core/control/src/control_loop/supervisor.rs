@@ -14,13 +14,14 @@
 //!     └──────────────  Released
 //! ```
 //!
-//! *Faults*: the settings in force stay without a sample and after a failed command. When neither
-//! samples nor commands have succeeded for [`LoopConfig::release_after`], the supervisor releases
-//! the router: a cap that nobody can judge or change is worse than none. The supervisor sets the
-//! last settings again once there are samples.
+//! *Faults*: without a sample the settings in force stay, apart from the correction of the last
+//! sample; after a failed command they stay as they are. When samples have been missing or commands
+//! have failed for [`LoopConfig::release_after`], the supervisor releases the router: a cap that
+//! nobody can judge or change is worse than none. The supervisor sets the last settings again once
+//! there are samples.
 //!
-//! It does no I/O. Each call returns a [`LoopCommand`]; the caller executes it and reports the
-//! result by [`Supervisor::outcome`]. [`super::ControlLoop`] is that caller.
+//! The supervisor does no I/O. Each call returns a [`LoopCommand`]; the caller executes it and
+//! reports the result by [`Supervisor::outcome`]. [`super::ControlLoop`] is that caller.
 
 use alloc::string::String;
 use core::fmt;
@@ -247,7 +248,7 @@ impl<C: Controller> Supervisor<C> {
         self.command(LoopCommand::Release)
     }
 
-    /// Replaces the controller. The new one starts from the settings in force, at the same
+    /// Replaces the controller. The new controller starts from the settings in force, at the same
     /// set-point.
     pub fn switch(&mut self, now: Instant, controller: C) {
         let set_point = self.controller.set_point();
@@ -466,7 +467,7 @@ impl<C: Controller> Supervisor<C> {
             self.controller.adopt(now, in_force, None);
             return None;
         }
-        // A lost router takes them when it is back.
+        // A lost router gets these settings when it is back.
         if self.lost {
             self.settings = Some(settings);
             return None;
@@ -488,7 +489,7 @@ impl<C: Controller> Supervisor<C> {
         }
     }
 
-    /// Commands a release that failed once more.
+    /// Commands the release again if it has failed.
     fn retry_release(&mut self) -> LoopCommand {
         if self.release_pending { self.command(LoopCommand::Release) } else { LoopCommand::Nothing }
     }

@@ -3,10 +3,11 @@
 //!
 //! A router *offends* while far more packets are offered for it than it may forward, and its sender
 //! does not yield: packets that will be dropped are carried up to it, at the cost of all. It
-//! *behaves* while hardly more are offered than allowed. The range between is neither, so that no
-//! router oscillates between two grades. Each grade up takes its own uninterrupted time of offence,
-//! each grade down its own time of good conduct. A flood without contention is neither, too:
-//! stopping it may have ended the contention, which is no reason to let it in again.
+//! *behaves* while hardly more are offered than allowed. Under contention, the range between is
+//! neither, so that no router oscillates between two grades; without contention it is good conduct.
+//! Each grade up takes its own uninterrupted time of offence, each grade down its own time of good
+//! conduct. A flood without contention is neither: stopping it may have ended the contention, which
+//! is no reason to let it in again.
 
 use core::fmt;
 
@@ -17,9 +18,9 @@ use super::set_points::WANTS_LEAST;
 /// The configuration of [`Conduct`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConductConfig {
-    /// Offered rate from which on it offends, in parts per million of the allowed rate.
+    /// The offered rate from which on the router offends, in parts per million of the allowed rate.
     pub offends_ppm: u32,
-    /// Offered rate up to which it behaves; below [`Self::offends_ppm`].
+    /// The offered rate up to which the router behaves; below [`Self::offends_ppm`].
     pub behaves_ppm: u32,
     /// The time of offence for one grade up.
     pub patience: Nanos,
@@ -153,7 +154,7 @@ impl Grade {
 }
 
 impl Conduct {
-    /// Makes a free router.
+    /// Makes the conduct of a router that is free of punishment.
     #[must_use]
     pub const fn new(config: ConductConfig) -> Self {
         Self { config, grade: Grade::Free, doing: Doing::Behaves, since: Instant::ZERO }
@@ -167,8 +168,8 @@ impl Conduct {
 
     /// Takes the offered and the allowed rate of a period; returns a change of grade. `allowed` is
     /// the set-point before any punishment: measured against a lowered one no router could reform.
-    /// Below 100 packets a second it counts as that, so that one packet is no offence. Without
-    /// contention no router offends, since its packets harm nobody.
+    /// An `allowed` below 100 packets a second counts as 100, so that a single packet is no
+    /// offence. Without contention no router offends, since its packets harm nobody.
     pub fn step(
         &mut self,
         now: Instant,
@@ -241,7 +242,7 @@ mod tests {
 
     const ALLOWED: PacketRate = PacketRate::from_pps(20_000);
 
-    /// Ten periods a second of the same; the changes with their seconds.
+    /// Runs ten equal periods a second; returns the changes with their seconds.
     fn run(conduct: &mut Conduct, from: u64, to: u64, kpps: Option<u64>) -> Vec<(u64, Grade)> {
         let offered = kpps.map(|kpps| PacketRate::from_pps(kpps * 1000));
         let periods = from * 10..to * 10;
@@ -347,7 +348,7 @@ mod tests {
             let now = Instant::from_nanos(second * 1_000_000_000);
             assert_eq!(conduct.step(now, flood, ALLOWED, false), None);
         }
-        // A clock that goes back neither punishes nor harms.
+        // A clock that goes back causes neither a punishment nor a panic.
         assert_eq!(conduct.step(Instant::ZERO, flood, ALLOWED, true), None);
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The Policing Mechanism over all nodes of a network (§3, §8.1): what each tenant may send, from
-//! its agreement and from what every node sees of it.
+//! The Policing Mechanism over all nodes of a network (§3, §8.1). It decides what each tenant may
+//! send, from its agreement and from what every node sees of it.
 //!
 //! A tenant has a router at each of several nodes, and its packets enter at some of them. At each
 //! sample every node reports what was offered to each router and what the router forwarded.
@@ -58,7 +58,7 @@ pub struct ObservedTraffic {
 /// Result of a sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalRuling {
-    /// For each router the rate at which it is held; none if it is left alone.
+    /// For each router, the rate at which it is held; `None` if it is left alone.
     pub set_points: Vec<Option<PacketRate>>,
     /// Punishments that changed, by tenant.
     pub judged: Vec<(usize, Judgement)>,
@@ -74,7 +74,7 @@ pub struct GlobalPolice {
 
 #[derive(Clone, Debug)]
 struct PolicedNode {
-    /// None while it is not known: then nobody contends there.
+    /// `None` while it is not known: then nobody contends there.
     capacity: Option<PacketRate>,
     contention: Contention,
     is_contended: bool,
@@ -88,7 +88,7 @@ struct PolicedTenant {
     nodes: Vec<usize>,
     /// Its rate before any punishment.
     allowed: PacketRate,
-    /// Its rate, with its part of what punished tenants leave.
+    /// Its rate, including its part of what punished tenants may no longer send.
     given: PacketRate,
     is_held: bool,
 }
@@ -151,7 +151,8 @@ impl GlobalPolice {
         }
     }
 
-    /// Takes what was seen of each router, in the order of [`Self::new`]; `None` where nothing was.
+    /// Takes the traffic of each router, in the order of [`Self::new`], and returns the new
+    /// set-points; `None` where no traffic was reported.
     pub fn step(&mut self, now: Instant, seen: &[Option<ObservedTraffic>]) -> GlobalRuling {
         let traffic = |place: usize| seen.get(place).copied().flatten();
         self.judge_contention(now, &traffic);
@@ -190,7 +191,7 @@ impl GlobalPolice {
         self.nodes.get(node).is_some_and(|node| node.is_contended)
     }
 
-    /// Returns a tenant's punishment and its rate before that.
+    /// Returns a tenant's punishment, and its rate before any punishment.
     #[must_use]
     pub fn conduct_of(&self, tenant: usize) -> Option<(Grade, PacketRate)> {
         self.tenants.get(tenant).map(|tenant| (tenant.conduct.grade(), tenant.allowed))
@@ -270,7 +271,7 @@ impl PolicedTenant {
         PassingClaim { claim, nodes: self.nodes.clone() }
     }
 
-    /// Returns its rate with its punishment.
+    /// Returns the tenant's rate under its punishment.
     fn punished(&self) -> PacketRate {
         match self.conduct.grade() {
             grade if grade.stops() => PacketRate::ZERO,
@@ -344,7 +345,7 @@ mod tests {
         }
         // Together more than the second node carries, though the first has room for ten times that.
         assert_eq!(chain.pass([60_000, 80_000]), [Some(47_500); 4]);
-        // Who needs less lends the rest.
+        // A tenant that needs less lends the rest.
         let moved = chain.pass([20_000, 80_000]);
         assert_eq!(moved, [Some(25_000), Some(25_000), Some(70_000), Some(70_000)]);
         let mut looks = 0;
@@ -355,8 +356,9 @@ mod tests {
         assert!(chain.judged.is_empty(), "nobody misbehaved: {:?}", chain.judged);
     }
 
-    /// Goal: who floods is punished where its packets enter, grade by grade, though the contention
-    /// is at the second node; the other keeps its share; after reform the punishment is taken back.
+    /// Goal: a tenant that floods is punished where its packets enter, grade by grade, though the
+    /// contention is at the second node; the other keeps its share; after reform the punishment is
+    /// taken back.
     #[test]
     fn who_floods_is_punished_at_the_entry_and_pardoned_after_reform() {
         let mut chain = Chain::new();
@@ -382,8 +384,7 @@ mod tests {
         assert_eq!(seen.last().unwrap(), &[None; 4]);
     }
 
-    /// Goal: nobody is held for a node of which nobody knows what it carries, nor once it carries
-    /// more.
+    /// Goal: nobody is held for a node whose capacity is unknown, nor once the capacity is enough.
     #[test]
     fn a_node_limits_by_what_it_is_known_to_carry() {
         let mut chain = Chain::new();
@@ -397,8 +398,8 @@ mod tests {
         assert!(looks <= Some(2));
     }
 
-    /// Goal: who follows a mechanism that held routers goes on holding them, where a fresh one
-    /// would let them go, and ends as soon as any would.
+    /// Goal: a mechanism that takes over from one that held routers goes on holding them, where a
+    /// fresh one would let them go, and ends contention as soon as any other would.
     #[test]
     fn a_successor_goes_on() {
         let mut chain = Chain::new();

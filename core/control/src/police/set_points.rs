@@ -13,13 +13,14 @@ pub struct RateClaim {
     pub min: PacketRate,
     /// The limit: `max_pps`.
     pub max: Option<PacketRate>,
-    /// Its share of the rest, from 1 to [`RateClaim::WEIGHT_MAX`]; other values are clamped.
+    /// Its weight in the division of the rest, from 1 to [`RateClaim::WEIGHT_MAX`]; other values
+    /// are clamped.
     pub weight: u32,
-    /// Its estimated demand (see [`wants`]); `None`: all it can get.
+    /// Its estimated demand (see [`wants`]); `None`: as much as it can get.
     pub wants: Option<PacketRate>,
 }
 
-/// Guarantees exceed the capacity.
+/// The error of guarantees that exceed the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionError {
     /// The sum of the minimums, saturating.
@@ -38,7 +39,7 @@ impl RateClaim {
         most(self.max).min(most(self.wants))
     }
 
-    /// Returns its share before anything is divided.
+    /// Returns its share before the rest is divided: the guarantee, bounded by demand and limit.
     fn floor(&self) -> u64 {
         self.min.as_pps().min(self.ceiling())
     }
@@ -72,8 +73,8 @@ pub fn admit(
 /// without taking from one that has less for its weight. The sum is at most `capacity`, and equal
 /// to it where that much is wanted. Guarantees that exceed the capacity are cut in proportion.
 ///
-/// Exact to the packet; the remainder goes to the first ones. Cost: at most 84 passes, some 40 at
-/// 100 kp/s.
+/// The shares are exact to the packet; the remainder goes to the first routers. Cost: at most 84
+/// passes, some 40 at 100 kp/s.
 #[must_use]
 pub fn weighted_max_min(capacity: PacketRate, claims: &[RateClaim]) -> Vec<PacketRate> {
     let capacity = u128::from(capacity.as_pps());
@@ -166,16 +167,17 @@ impl core::error::Error for AdmissionError {}
 /// before others have yielded.
 pub const SHARED_PPM: u32 = 950_000;
 
-/// Set-points move by more than this part of themselves, a fiftieth, or not at all: each move is a
-/// call of an actuator, or a request to a node.
+/// A set-point moves by more than this fraction of itself (one part in 50), or not at all: each
+/// move is a call of an actuator, or a request to a node.
 pub const MOVED_PART: u64 = 50;
 
 /// The least set-point.
 pub const SET_POINT_LEAST: PacketRate = PacketRate::from_pps(1);
 
-/// Fine enough that the largest weight moves by less than a packet.
+/// Fraction bits of a water level: so fine that one step moves the largest weight by less than a
+/// packet.
 pub(super) const LEVEL_BITS: u32 = 20;
-/// Packets a second that even an idle router may begin with.
+/// The least demand, in packets a second, that even an idle router is assumed to have.
 pub(super) const WANTS_LEAST: u64 = 100;
 
 #[cfg(test)]

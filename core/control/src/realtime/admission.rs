@@ -2,11 +2,11 @@
 //! The admission test for a set of real-time routers on the processors of a node.
 //!
 //! The *density* of a router is the processor time of one activation over the time there is for it,
-//! δ = C ÷ min(deadline, period). On `m` processors that all may use (global EDF) every deadline
-//! holds if the densities add up to at most m − (m − 1) · δ_max: while the router with the largest
-//! density waits, all processors are busy, so that it is the one that loses most. On one processor
-//! this is 1. Routers that are bound to an exclusive processor, which all others may not use, share
-//! only that one.
+//! δ = C ÷ min(deadline, period). On `m` processors that all routers may use (global EDF) every
+//! deadline holds if the densities add up to at most m − (m − 1) · δ_max: a router waits only while
+//! all processors are busy with others, and the router with the largest density can afford the
+//! shortest wait. On one processor the bound is 1. Routers that are bound to an exclusive
+//! processor, which no others may use, share that processor only.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -23,7 +23,7 @@ pub struct TimingDemand {
     pub deadline: Nanos,
     /// The least time between two activations.
     pub period: Nanos,
-    /// The exclusive processor that it is bound to; `None`: those that all share.
+    /// The exclusive processor that it is bound to; `None`: the shared processors.
     pub core: Option<u32>,
 }
 
@@ -117,7 +117,7 @@ impl TimingDemand {
     }
 }
 
-/// The sums of a set so far.
+/// The sums over a set of demands so far.
 #[derive(Clone)]
 pub(super) struct DemandSums {
     pool: ProcessorPool,
@@ -133,7 +133,8 @@ impl DemandSums {
         Self { pool, time: 0, density: 0, largest, pinned: BTreeMap::new() }
     }
 
-    /// Checks that all of `demands` hold their deadlines beside what is there, in the order given.
+    /// Checks that all of `demands` hold their deadlines beside the demands so far, in the order
+    /// given.
     pub(super) fn admit<'a>(
         mut self,
         demands: impl IntoIterator<Item = (&'a str, TimingDemand)>,
@@ -144,7 +145,7 @@ impl DemandSums {
         })
     }
 
-    /// Adds a demand.
+    /// Adds a demand; returns the bound that is now exceeded, if any.
     fn add(&mut self, demand: TimingDemand) -> Result<(), AdmissionBound> {
         match demand.core {
             None => self.add_shared(demand),
@@ -157,8 +158,8 @@ impl DemandSums {
         let _whether_it_fits = self.add(demand);
     }
 
-    /// Returns the largest share that still fits for a demand of this timing; `by_density`: its
-    /// deadline and those of all others are to hold.
+    /// Returns the largest share that still fits for a demand of this timing; `by_density` is true
+    /// if its deadline and those of all others are to hold.
     pub(super) fn room(&self, timing: TimingDemand, by_density: bool) -> CpuShare {
         if let Some(core) = timing.core {
             return self.room_pinned(core, timing);
@@ -187,8 +188,8 @@ impl DemandSums {
         let density = u64::from(density_bound(processors, largest).as_ppm());
         let time = self.time_bound().saturating_sub(self.time);
         let left = time.min(density.saturating_sub(self.density));
-        // The largest density lowers the bound of several processors alone; without any there is
-        // no deadline to hold.
+        // The largest density lowers the bound only if there are several processors; without any
+        // density there is no deadline to hold.
         let most = if processors > 1 && largest > CpuShare::ZERO { largest } else { CpuShare::ONE };
         (share_of(left), most)
     }
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!(admit(TWO, [("a", pinned(90)), ("b", other)]), Ok(()));
     }
 
-    /// The room that is named is the largest share that is admitted.
+    /// Goal: the room that is returned is the largest share that is admitted.
     #[test]
     fn what_is_left_fits_and_a_thousandth_more_does_not() {
         for (percents, timing) in

@@ -2,10 +2,10 @@
 //! The budgets of a node's routers: what each is guaranteed, and what a control loop caps it at.
 //!
 //! A thread has one budget. Two parts of Weir want to set it: the real-time class, which guarantees
-//! time, and the control loop of XTC, which holds a packet rate by a cap. They write their wishes
-//! into the router's [`Allotment`]; what is put into force is [`Allotment::budget`], by one writer.
-//! **The guarantee wins:** a cap below it is raised to it, and the loop holds the rate by its limit
-//! at ingress. What a cap asks for beyond is granted as far as all guarantees still hold.
+//! time, and the control loop of XTC, which holds a packet rate by a cap. Both write their requests
+//! into the router's [`Allotment`]; one writer puts [`Allotment::budget`] into force. **The
+//! guarantee wins:** a cap below it is raised to it, and the loop holds the rate by its limit at
+//! ingress. The part of a cap above the guarantee is granted as far as all guarantees still hold.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -20,7 +20,7 @@ use super::admission::{AdmissionRefusal, DemandSums, ProcessorPool, TimingDemand
 pub struct Allotment {
     /// The guaranteed share of a processor; zero: none.
     pub guarantee: CpuShare,
-    /// The granted cap of the control loop; `None`: it caps nothing.
+    /// The granted cap of the control loop; `None`: no cap.
     pub ceiling: Option<CpuShare>,
     /// The least that its threads can have together; a cap is not cut below it.
     pub floor: CpuShare,
@@ -28,15 +28,15 @@ pub struct Allotment {
     pub deadline: Nanos,
     /// The period of its threads.
     pub period: Nanos,
-    /// The exclusive processor that it is bound to; `None`: those that all share.
+    /// The exclusive processor that it is bound to; `None`: the shared processors.
     pub core: Option<u32>,
 }
 
-/// The allotments of all routers of a node, whose sums hold.
+/// The allotments of all routers of a node, with the checks that they fit together.
 #[derive(Clone, Debug)]
 pub struct AllotmentLedger {
     pool: ProcessorPool,
-    /// Who runs there too and is no router of the node, as its own worker.
+    /// The demands of what runs there too without being a router, such as the node's own worker.
     beside: Vec<TimingDemand>,
     allotments: BTreeMap<String, Allotment>,
 }
@@ -57,13 +57,14 @@ impl Allotment {
         self.ceiling.map_or(self.guarantee, |ceiling| ceiling.max(self.guarantee))
     }
 
-    /// Says whether a real-time class is in force.
+    /// Returns true if the router has a guarantee, that is, a real-time class.
     #[must_use]
     pub fn is_guaranteed(&self) -> bool {
         self.guarantee > CpuShare::ZERO
     }
 
-    /// Returns it with its cap cut to so many thousandths, though not below [`CEILING_MIN`].
+    /// Returns the allotment with its cap cut to so many thousandths, though not below
+    /// [`CEILING_MIN`] or its floor.
     fn scaled(&self, thousandths: u32) -> Self {
         let cut = |ceiling: CpuShare| {
             let part = u64::from(ceiling.as_ppm()) * u64::from(thousandths) / u64::from(WHOLE);
@@ -85,13 +86,14 @@ impl AllotmentLedger {
         Self { pool, beside: beside.into_iter().collect(), allotments: BTreeMap::new() }
     }
 
-    /// Counts these beside the routers from now on, in place of those before. What was guaranteed
-    /// stays so, whether or not it fits still.
+    /// Replaces the demands that count beside the routers. Guarantees stay, whether or not they
+    /// still fit.
     pub fn set_beside(&mut self, beside: Vec<TimingDemand>) {
         self.beside = beside;
     }
 
-    /// Checks that these guarantees hold together, beside who is no router; caps give way to them.
+    /// Checks that these guarantees hold together beside the demands that are no router's. Caps do
+    /// not count, since they give way to guarantees.
     ///
     /// # Errors
     /// The first router that does not fit, with the sum and the bound.
@@ -109,8 +111,8 @@ impl AllotmentLedger {
         sums
     }
 
-    /// Guarantees `demand` to a router in place of what it had. Caps of others above their own
-    /// guarantees are cut where they stand in the way.
+    /// Guarantees `demand` to a router in place of its earlier guarantee. Caps of others above
+    /// their own guarantees are cut where they stand in the way.
     ///
     /// # Errors
     /// It does not fit beside the guarantees of the others: nothing has changed.
@@ -153,11 +155,12 @@ impl AllotmentLedger {
         let _least_caps_may_not_fit = self.cut_ceilings(timing.core);
     }
 
-    /// Caps a router, in place of its cap before, and returns what was granted: less than `asked`
-    /// where no more is left. `timing` is that of a router without a guarantee.
+    /// Caps a router in place of its earlier cap, and returns the budget that results: less than
+    /// `asked` where no more is left, and never less than the guarantee. `timing` is used only if
+    /// nothing is set for the router yet.
     ///
     /// # Errors
-    /// Neither a guarantee nor `least` is left: the cap before stays.
+    /// The router has no guarantee, and there is no room for `least`: the earlier cap stays.
     pub fn cap(
         &mut self,
         router: &str,
@@ -185,11 +188,11 @@ impl AllotmentLedger {
         Ok(allotment.budget())
     }
 
-    /// Says how little the threads of a capped router can have together. A cap below it is raised
-    /// to it. A guarantee is split by its own rule, and is never raised.
+    /// Sets the least budget that the threads of a capped router can have together. A lower cap is
+    /// raised to it. A guarantee is split by its own rule, and is never raised.
     ///
     /// # Errors
-    /// There is no room for that: the cap stays as it is.
+    /// There is no room to raise the cap: it stays as it is.
     pub fn set_floor(&mut self, router: &str, floor: CpuShare) -> Result<(), CeilingRefusal> {
         let Some(allotment) = self.allotments.get_mut(router) else { return Ok(()) };
         allotment.floor = floor;
@@ -201,7 +204,8 @@ impl AllotmentLedger {
         self.cap(router, floor, floor, timing).map(drop)
     }
 
-    /// Sets a router's cap to what really holds, as after a refusal of the kernel; `None`: none.
+    /// Sets a router's cap to the one really in force, for example after the kernel refused
+    /// another; `None`: no cap.
     pub fn set_ceiling(&mut self, router: &str, ceiling: Option<CpuShare>, timing: TimingDemand) {
         let entry = self.allotments.get_mut(router);
         match (entry, ceiling) {
@@ -218,8 +222,9 @@ impl AllotmentLedger {
         }
     }
 
-    /// Divides by weight what all routers and those beside them leave, so that every guarantee
-    /// holds: the share of each, in the order of `weights`. What one cannot use is left over.
+    /// Divides by weight what all routers and the demands beside them leave, so that every
+    /// guarantee holds. Returns the share of each, in the order of `weights`. What one cannot use
+    /// is left over.
     #[must_use]
     pub fn divide(&self, weights: &[u32]) -> Vec<CpuShare> {
         let mut sums = self.sums_beside();
@@ -246,7 +251,7 @@ impl AllotmentLedger {
     }
 
     /// Returns the largest sum of budgets that the kernel grants on the shared processors, beside
-    /// the worker.
+    /// the demands that are no router's.
     #[must_use]
     pub fn bound(&self) -> CpuShare {
         self.bound_on(None)
@@ -256,7 +261,7 @@ impl AllotmentLedger {
         self.sums_beside().room(TimingDemand { core, ..TimingDemand::NONE }, false)
     }
 
-    /// Returns the allotments on an exclusive processor, or on those that all share.
+    /// Returns the allotments on an exclusive processor, or on the shared ones (`None`).
     fn on(&self, core: Option<u32>) -> impl Iterator<Item = (&str, &Allotment)> {
         let all = self.allotments.iter().map(|(name, one)| (name.as_str(), one));
         all.filter(move |(_, one)| one.core == core)
@@ -272,8 +277,9 @@ impl AllotmentLedger {
         sums.room(allotment.demand(CpuShare::ZERO), guaranteed)
     }
 
-    /// Cuts the caps on an exclusive processor, or on those that all share, by the same part: as
-    /// little as lets the guarantees there hold beside them, if there are any.
+    /// Cuts the caps on an exclusive processor, or on the shared ones (`None`), all by the same
+    /// part, and just far enough that the guarantees there hold. Cuts nothing if there are no
+    /// guarantees.
     fn cut_ceilings(&mut self, core: Option<u32>) -> Result<(), AdmissionRefusal> {
         let is_guaranteed = self.on(core).any(|(_, one)| one.is_guaranteed());
         if !is_guaranteed || self.check_scaled(core, WHOLE).is_ok() {
@@ -294,7 +300,7 @@ impl AllotmentLedger {
         Ok(())
     }
 
-    /// Checks the budgets there, with all caps cut to so many thousandths.
+    /// Checks the budgets on those processors, with all caps cut to so many thousandths.
     fn check_scaled(&self, core: Option<u32>, thousandths: u32) -> Result<(), AdmissionRefusal> {
         self.check(self.on(core).map(|(name, one)| {
             let scaled = one.scaled(thousandths);
@@ -308,7 +314,7 @@ fn sum_of_budgets<'a>(of: impl Iterator<Item = (&'a str, &'a Allotment)>) -> Cpu
     CpuShare::from_ppm(ppm)
 }
 
-/// The least that a cap is cut to: below, a router could never show what it needs.
+/// The least that a cap is cut to: with less, a router could never show what it needs.
 const CEILING_MIN: CpuShare = CpuShare::from_percent(1);
 
 /// A whole, in thousandths.
@@ -333,7 +339,7 @@ mod tests {
         AllotmentLedger::new(ProcessorPool { count: 2, granted: percent(90) }, None)
     }
 
-    /// The cap of a loop moves the budget above the guarantee, and never below it.
+    /// Goal: a cap moves the budget above the guarantee, and never below it.
     #[test]
     fn a_guarantee_wins_over_a_cap() {
         let mut ledger = ledger();
@@ -385,7 +391,7 @@ mod tests {
         assert_eq!(ledger.of("r").unwrap().budget(), percent(60), "a guarantee stays as it is");
     }
 
-    /// The cap of a router on an exclusive processor has the room of that one only.
+    /// Goal: the cap of a router on an exclusive processor is granted from that processor alone.
     #[test]
     fn a_cap_on_an_exclusive_processor_leaves_the_guarantees_there() {
         let pinned = |share| TimingDemand { core: Some(1), ..timing(share) };
@@ -404,7 +410,7 @@ mod tests {
         assert_eq!(ledger.of("d").unwrap().ceiling, Some(percent(90)), "f is elsewhere");
     }
 
-    /// Who is no router counts in each sum, and is not what a refusal names.
+    /// Goal: demands that are no router's count in each sum, but no refusal names them.
     #[test]
     fn a_guarantee_fits_beside_those_that_are_no_routers() {
         let pool = ProcessorPool { count: 2, granted: CpuShare::ONE };

@@ -35,7 +35,7 @@ pub struct CycleConfig {
 pub struct PhaseCounters {
     /// Gates in which the scheduler was asked for a packet.
     pub met: u64,
-    /// Gates that passed without.
+    /// Gates that passed without such a call.
     pub missed: u64,
     /// Time from the opening of the gate met last to the first call in it.
     pub late: Nanos,

@@ -36,7 +36,7 @@ pub(super) struct OpenGate {
     pub(super) end: u64,
 }
 
-/// Gates that cover a cycle without a hole: at least one, no two neighbours of one owner.
+/// Gates that cover a cycle without a hole: at least one, and no neighbours of the same owner.
 #[derive(Clone, Debug)]
 pub(super) struct GateList {
     length: u64,
@@ -51,14 +51,15 @@ struct Gate {
 }
 
 impl CycleGates {
-    /// All is closed.
+    /// Makes a cycle in which all is closed.
     pub(super) fn new() -> Self {
         let cycle = GateList { length: u64::MAX, gates: [Gate::closed(u64::MAX)].into() };
         let open = OpenGate { owner: NOBODY, start: 0, end: u64::MAX };
         Self { cycle, pending: None, start: 0, index: 0, open, is_entered: false }
     }
 
-    /// The gate at `now`. Calls `passed` with each gate that closed before, and was not entered.
+    /// Returns the gate at `now`. Calls `passed` with each gate that closed before, and was not
+    /// entered.
     #[inline]
     pub(super) fn at(&mut self, now: u64, passed: impl FnMut(OpenGate)) -> OpenGate {
         if now >= self.open.end {
@@ -73,14 +74,14 @@ impl CycleGates {
         !core::mem::replace(&mut self.is_entered, true)
     }
 
-    /// Replaces the cycle at the first boundary from `free` on, when the link has sent what the old
-    /// one let out; at once if there was none, as if it had been repeated since time 0. The gate at
-    /// `now` is the one that [`CycleGates::at`] returned last.
+    /// Replaces the cycle at the first boundary from `free` on, when the link has sent the packets
+    /// of the old one. The first cycle holds at once, as if it had been repeated since time 0. The
+    /// gate at `now` is the one that [`CycleGates::at`] returned last.
     pub(super) fn replace(&mut self, now: u64, free: u64, cycle: GateList) {
         // The open gate may have gone over a boundary.
         self.find_again(now);
         let from = if self.cycle.length == u64::MAX {
-            // Whoever knows the clock knows the phases.
+            // Aligned to time 0, so that the phases follow from the clock alone.
             free - free % cycle.length
         } else {
             let passed = free.saturating_sub(self.start).div_ceil(self.cycle.length);
@@ -104,8 +105,8 @@ impl CycleGates {
         self.find_again(now);
     }
 
-    /// When the next gate opens, after the one that is open, that `wanted` (its owner, its length)
-    /// accepts.
+    /// Returns when the next gate opens, after the one that is open, that `wanted` (its owner, its
+    /// length) accepts.
     pub(super) fn next(&self, wanted: impl Fn(u32, u64) -> bool) -> Option<u64> {
         let (mut start, mut index, mut end) = (self.start, self.index, self.open.end);
         let mut cycle = &self.cycle;
@@ -137,7 +138,7 @@ impl CycleGates {
         None
     }
 
-    /// The end of a cycle that began at `start`; a single gate ends with the next change.
+    /// Returns the end of a cycle that began at `start`; a single gate ends with the next change.
     fn ends(&self, start: u64, cycle: &GateList) -> u64 {
         match &self.pending {
             Some((from, _)) if cycle.gates.len() == 1 && *from > start => *from,
@@ -145,14 +146,14 @@ impl CycleGates {
         }
     }
 
-    /// Finds the open gate again, which may end otherwise after a change; it began as it did.
+    /// Computes the open gate again after a change: its end may move, its start stays.
     fn find_again(&mut self, now: u64) {
         let start = self.open.start;
         self.move_to(now);
         self.open.start = start;
     }
 
-    /// The cycle that starts at a boundary.
+    /// Returns the cycle that starts at a boundary.
     fn following(&self, boundary: u64) -> &GateList {
         match &self.pending {
             Some((from, cycle)) if boundary >= *from => cycle,
@@ -203,7 +204,7 @@ impl CycleGates {
         self.open = self.gate(self.start, &self.cycle, self.index);
     }
 
-    /// A gate of a cycle that began at `start`, with its part behind the end of that cycle.
+    /// Returns a gate of a cycle that began at `start`, with its part behind the end of that cycle.
     fn gate(&self, start: u64, cycle: &GateList, index: usize) -> OpenGate {
         let Gate { owner, end } = cycle.gates[index];
         let opens = start.saturating_add(cycle.opens(index));
@@ -223,7 +224,7 @@ impl CycleGates {
 }
 
 impl GateList {
-    /// The gates of phases, whose owners `slot` finds.
+    /// Returns the gates of phases, whose owners `slot` finds.
     pub(super) fn new(
         length: Nanos,
         phases: &[Phase],

@@ -37,7 +37,8 @@ pub struct Cyclic<S> {
     /// The link as owners see it: without a rate.
     link: LinkConfig,
     clock: LinkClock,
-    /// When the last frame has left. Where it was begun late, the clock makes up for that.
+    /// When the last frame has left. If it was begun late, `clock` ends earlier, so that the link
+    /// catches up.
     sent: Instant,
     gates: CycleGates,
     guard: Nanos,
@@ -60,7 +61,7 @@ pub struct Cyclic<S> {
 type Place = (u32, Option<ClassId>);
 
 impl<S: Scheduler> Cyclic<S> {
-    /// A link that is closed to all until it has a cycle. Owners get schedulers from `make`;
+    /// Makes a link that is closed to all until it has a cycle. Owners get schedulers from `make`;
     /// `nested` says that these have levels, so that the limits of an owner hold there.
     #[must_use]
     pub fn new(link: &LinkConfig, nested: bool, make: fn(&LinkConfig) -> S) -> Self {
@@ -109,7 +110,7 @@ impl<S: Scheduler> Cyclic<S> {
         Ok(())
     }
 
-    /// How punctually the caller came.
+    /// Returns how punctually the caller came.
     #[must_use]
     pub const fn phase_counters(&self) -> PhaseCounters {
         self.phases
@@ -121,7 +122,7 @@ impl<S: Scheduler> Cyclic<S> {
         self.latest
     }
 
-    /// Something may be there to send from now on.
+    /// Notes that packets to send may be there from `now` on.
     #[inline]
     fn wake(&mut self, now: Instant) {
         if let Some(until) = self.idle {
@@ -133,7 +134,7 @@ impl<S: Scheduler> Cyclic<S> {
         self.places.get(class.0 as usize).copied().flatten()
     }
 
-    /// The owner of a class that may hold packets, and its class there.
+    /// Returns the owner of a class that may hold packets, and its class there.
     #[inline]
     fn find(&self, class: ClassId) -> Option<(&PhaseOwner<S>, ClassId)> {
         let (owner, inner) = self.place(class)?;

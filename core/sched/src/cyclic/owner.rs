@@ -21,7 +21,7 @@ pub(super) struct PhaseOwner<S> {
     /// its next packet, nor take one back.
     held: Option<HeldPacket>,
     pub(super) packets: u64,
-    /// Since when packets have been here without a pause.
+    /// The instant since which packets have been here without a pause.
     pub(super) since: Instant,
 }
 
@@ -33,7 +33,7 @@ struct HeldPacket {
 }
 
 impl<S: Scheduler> PhaseOwner<S> {
-    /// An owner without classes. Its own configuration holds where `scheduler` has levels.
+    /// Makes an owner without classes. Its own configuration holds where `scheduler` has levels.
     pub(super) fn new(
         now: Instant,
         mut scheduler: S,
@@ -100,8 +100,8 @@ impl<S: Scheduler> PhaseOwner<S> {
         Ok(())
     }
 
-    /// Takes the packet that is to be sent next, in terms of the owner's classes; or says why there
-    /// is none. A caller gives a packet back with [`PhaseOwner::hold`], or counts it with
+    /// Takes the packet that is to be sent next, in terms of the owner's classes; or returns why
+    /// there is none. A caller gives a packet back with [`PhaseOwner::hold`], or counts it with
     /// [`PhaseOwner::left`].
     #[inline]
     pub(super) fn next(&mut self, now: Instant) -> Dequeue {
@@ -124,7 +124,7 @@ impl<S: Scheduler> PhaseOwner<S> {
         self.outer.get(class.0 as usize).copied().unwrap_or(UNKNOWN)
     }
 
-    /// The length of the packet that is held; `None` without one.
+    /// Returns the length of the packet that is held; `None` without one.
     pub(super) fn held_bytes(&self) -> Option<ByteCount> {
         self.held.map(|held| ByteCount::new(held.packet.bytes().into()))
     }
@@ -140,7 +140,7 @@ impl<S: Scheduler> PhaseOwner<S> {
         held.map(|held| held.packet.arrived).or_else(|| self.scheduler.head_arrived(class))
     }
 
-    /// The counters of a class: a packet that is held was not sent yet.
+    /// Returns the counters of a class: a packet that is held was not sent yet.
     pub(super) fn counters(&self, class: ClassId) -> ClassCounters {
         let mut counters = self.scheduler.counters(class);
         let held = self.held_backlog(class);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The way of a packet through the cyclic scheduler: into its owner's queue, and out in a phase.
+//! Enqueueing and dequeueing of the cyclic scheduler: into an owner's queue, and out in a phase.
 
 use weir_units::{ByteCount, Instant, Nanos};
 
@@ -78,7 +78,7 @@ impl<S: Scheduler> Cyclic<S> {
         }
     }
 
-    /// The gate at `now`. Counts those before it in which nobody asked for a packet.
+    /// Returns the gate at `now`. Counts those before it in which nobody asked for a packet.
     #[inline]
     pub(super) fn gate(&mut self, now: Instant) -> OpenGate {
         let (owners, phases) = (&self.owners, &mut self.phases);
@@ -87,7 +87,7 @@ impl<S: Scheduler> Cyclic<S> {
         })
     }
 
-    /// The answer to a call at `now`.
+    /// Returns the answer to a call at `now`.
     #[inline]
     pub(super) fn serve(&mut self, now: Instant) -> Dequeue {
         let gate = self.gate(now);
@@ -119,8 +119,8 @@ impl<S: Scheduler> Cyclic<S> {
         Dequeue::Wait { until, why }
     }
 
-    /// Sends a packet of an owner if it has one that is over before `end`. Otherwise, an earlier
-    /// instant at which it may have one replaces `wait`.
+    /// Sends a packet of an owner if it has one whose transmission ends by `end`. Otherwise, an
+    /// earlier instant at which it may have one replaces `wait`.
     #[inline]
     fn ask(
         &mut self,
@@ -186,11 +186,11 @@ impl<S: Scheduler> Cyclic<S> {
         None
     }
 
-    /// The next gate in which a packet that waits may leave.
+    /// Returns the start of the next gate in which a packet that waits may leave.
     #[cold]
     fn next_gate(&self) -> Instant {
-        // The least length of a gate in which an owner can send. That of a packet still queued is
-        // not known.
+        // The least length of a gate in which an owner can send. The length of a packet that is
+        // still queued is not known.
         let needs = |owner: &PhaseOwner<S>| {
             let bytes = owner.held_bytes().unwrap_or(ByteCount::ZERO);
             self.clock.rate().time_for_ceil(bytes).max(self.guard)
@@ -207,7 +207,7 @@ impl<S: Scheduler> Cyclic<S> {
     }
 }
 
-/// Tells whether the owner of a gate had packets when it opened, and has still.
+/// Tells whether the owner of a gate has had packets since before it opened.
 fn had_packets<S>(owners: &[Option<PhaseOwner<S>>], gate: OpenGate) -> bool {
     let owner = owners.get(gate.owner as usize).and_then(Option::as_ref);
     owner.is_some_and(|owner| owner.packets > 0 && owner.since.as_nanos() <= gate.start)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A packet joins the queue of a leaf, which may become backlogged by it.
+//! Enqueueing: a packet joins the queue of a leaf, which may become backlogged by it.
 
 use weir_units::Instant;
 
@@ -31,7 +31,7 @@ impl Hfsc {
         Ok(())
     }
 
-    /// Appends a packet to a leaf's queue in another way than most packets go.
+    /// Appends a packet to a leaf's queue by `push`, for the rare cases.
     #[inline(never)]
     pub(super) fn join_by(
         &mut self,
@@ -50,7 +50,7 @@ impl Hfsc {
         Ok(())
     }
 
-    /// The branch that a leaf hangs from; `None` if there is no such leaf.
+    /// Returns the branch that a leaf hangs from; `None` if there is no such leaf.
     #[inline(always)]
     fn branch_of_leaf(&self, class: ClassId) -> Option<u32> {
         let node = self.classes.state(class)?;
@@ -67,14 +67,14 @@ impl Hfsc {
         }
     }
 
-    /// Keeps the packets of a leaf back.
+    /// Holds the packets of a leaf back.
     pub(super) fn pause_leaf(&mut self, class: ClassId) {
         if self.branch_of_leaf(class).is_some() {
             self.classes.pause(class);
         }
     }
 
-    /// Lets them go on; the leaf may become backlogged by it.
+    /// Lets the packets of a leaf leave again; the leaf may become backlogged by that.
     pub(super) fn resume_leaf(&mut self, now: Instant, class: ClassId) {
         let now = self.advance(now);
         if self.classes.resume(class) {
@@ -82,7 +82,7 @@ impl Hfsc {
         }
     }
 
-    /// `leaf` has become backlogged.
+    /// Enters a leaf that has become backlogged.
     #[inline(never)]
     fn begin(&mut self, leaf: u32, now: u64) {
         self.claim_start(leaf, now);

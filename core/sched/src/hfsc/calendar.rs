@@ -4,7 +4,7 @@
 //! Keys in the near future lie in buckets of equal width, each a sorted list (R. Brown, "Calendar
 //! Queues", CACM 31(10), 1988); a bitmap finds the first bucket. A key is compared from the end of
 //! its list on, since most keys grow from one to the next and many are equal; one that would lie
-//! deeper goes to a heap, as does one beyond the buckets. So how well the width fits decides the
+//! deeper goes to a heap, as does one beyond the buckets. So the width of the buckets decides the
 //! speed only, never the order.
 
 mod retune;
@@ -40,9 +40,10 @@ pub(super) struct Calendar {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     key: u64,
-    /// The next in the list or [`NONE`], or else [`ABSENT`] or [`IN_HEAP`].
+    /// The next in the list, or [`NONE`] at its end; [`ABSENT`] or [`IN_HEAP`] for an id in no
+    /// list.
     next: u32,
-    /// The one before in the list or [`NONE`], or its place in the heap.
+    /// The one before in the list, or [`NONE`] at its start; in the heap, the id's place there.
     before: u32,
 }
 
@@ -54,10 +55,10 @@ struct Bucket {
 }
 
 impl Link {
-    /// In no calendar.
+    /// A link of an id in no calendar.
     pub(super) const NONE: Self = Self { key: 0, next: ABSENT, before: NONE };
 
-    /// The key that the id is entered with.
+    /// Returns the key that the id is entered with.
     #[inline]
     pub(super) const fn key(&self) -> Option<u64> {
         if self.next == ABSENT { None } else { Some(self.key) }
@@ -88,7 +89,7 @@ impl Default for Calendar {
 }
 
 impl Calendar {
-    /// Room for `count` entries in all, so that no push allocates.
+    /// Makes room for `count` entries in all, so that no push allocates.
     pub(super) fn reserve(&mut self, count: usize, links: &mut [Link]) {
         self.far.reserve(count);
         let buckets = if count < ENTRIES_MIN { 0 } else { 2 * count.next_power_of_two() };
@@ -101,7 +102,7 @@ impl Calendar {
         }
     }
 
-    /// The least entry. Among equal keys, any.
+    /// Returns the least entry. Among equal keys, any.
     #[inline]
     pub(super) fn top(&self) -> Option<HeapEntry> {
         (self.top.id != NONE).then_some(self.top)
@@ -179,12 +180,12 @@ impl Calendar {
         self.top = self.find(links);
     }
 
-    /// Into its bucket if it fits there, else to the heap.
+    /// Enters a key into its bucket if it fits there, else into the heap.
     #[inline(always)]
     fn insert(&mut self, key: u64, id: u32, links: &mut [Link]) {
         let distance = key.wrapping_sub(self.start);
         if distance > u64::MAX / 2 {
-            // Not far, only early.
+            // The key is before the window, not beyond it.
             return self.insert_far(key, id, links);
         }
         self.tuning.farthest = self.tuning.farthest.max(distance);
@@ -208,7 +209,8 @@ impl Calendar {
         self.near += 1;
     }
 
-    /// Before `next`, the last of its list, which has a greater key, and maybe before others.
+    /// Enters a key before `next`, the last of its list, which has a greater key, or before earlier
+    /// ones.
     #[inline(never)]
     fn insert_among(&mut self, key: u64, id: u32, mut next: u32, links: &mut [Link]) {
         for _ in 0..STEPS_MAX {
@@ -247,14 +249,14 @@ impl Calendar {
         self.far.push(key, id, links);
     }
 
-    /// The bucket of a key within the window.
+    /// Returns the bucket of a key within the window.
     #[expect(clippy::cast_possible_truncation, reason = "masked by a length in memory")]
     #[inline(always)]
     const fn place(&self, key: u64) -> usize {
         (key >> self.shift) as usize & self.buckets.len().wrapping_sub(1)
     }
 
-    /// The least entry of all.
+    /// Returns the least entry of all.
     #[inline(never)]
     fn find(&self, links: &[Link]) -> HeapEntry {
         let mut near = NOBODY;
@@ -272,7 +274,7 @@ impl Calendar {
 
 const EMPTY: Bucket = Bucket { head: NONE, tail: NONE };
 
-/// After all others.
+/// An entry after all others.
 const NOBODY: HeapEntry = HeapEntry { key: u64::MAX, id: NONE };
 
 /// `next` of a link whose id is in no calendar.
@@ -281,10 +283,10 @@ const ABSENT: u32 = NONE - 1;
 /// `next` of a link whose id is in the heap.
 const IN_HEAP: u32 = NONE - 2;
 
-/// Below this many entries a heap has two levels and is as fast.
+/// With fewer entries a heap has two levels below its root and is as fast.
 const ENTRIES_MIN: usize = 17;
 
-/// Entries of a list that a key is compared with before the heap is the faster way.
+/// Entries of a list that a key is compared with before it goes to the heap, which is then faster.
 const STEPS_MAX: u32 = 6;
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Hfsc {
     ) -> Result<ClassId, ConfigError> {
         Self::check(config)?;
         if let Some(parent) = parent {
-            // Before the class has a number, which may be the one that was asked for.
+            // Checked before the new class has an index, which may be that of `parent`.
             self.classes.check(parent)?;
         }
         let class = self.classes.add(&config.queue)?;
@@ -186,7 +186,7 @@ impl Hfsc {
         self.set_runtime(node, runtime);
     }
 
-    /// The branch in which claims of the children of `branch` compete.
+    /// Returns the branch in which claims of the children of `branch` compete.
     fn home_of(&self, mut branch: u32) -> u32 {
         while branch != ROOT {
             let node = &self.classes[self.branches[branch].node];
@@ -198,16 +198,16 @@ impl Hfsc {
         ROOT
     }
 
-    /// One class more has its claim in `home`: room for every entry that may ever be there, so that
-    /// no packet allocates.
+    /// Counts one more class whose claim is in `home`, and makes room for every entry that may ever
+    /// be there, so that no packet allocates.
     fn settle(&mut self, home: u32) {
         let home = &mut self.branches[home];
         home.claimants += 1;
         home.claims.reserve(home.claimants as usize, &mut self.claim_links);
     }
 
-    /// A class with classes below has got an upper limit, or has none any more: claims below it
-    /// compete elsewhere from now on.
+    /// Moves the claims below a class that has got or lost its upper limit: they compete in another
+    /// branch from now on.
     fn move_claims(&mut self, now: u64) {
         let mut moved = Vec::new();
         for (class, index) in (0..).zip(0..self.seconds.len()) {
@@ -238,7 +238,7 @@ impl Hfsc {
         }
     }
 
-    /// The branch of `parent`; a leaf without packets becomes one.
+    /// Returns the branch of `parent`; makes one for a leaf without packets.
     fn branch_of(&mut self, parent: Option<ClassId>) -> Result<u32, ConfigError> {
         let Some(parent) = parent else { return Ok(ROOT) };
         self.classes.check(parent)?;
@@ -254,7 +254,7 @@ impl Hfsc {
         Ok(self.classes[parent.0].branch)
     }
 
-    /// A class left `branch`; one without children is a leaf again.
+    /// Removes a child from the count of `branch`; a class without children is a leaf again.
     fn leave(&mut self, branch: u32) {
         let this = &mut self.branches[branch];
         this.children -= 1;

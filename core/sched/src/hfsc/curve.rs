@@ -5,7 +5,7 @@
 //! polygons when a class becomes active again (§IV-B, Fig. 7). Here every line of the curve is kept
 //! by its inverse at the present service `c`: the instant `D⁻¹(c)`, with the exact fraction of a
 //! nanosecond. The minimum of two parallel lines is then the later of two instants, `n` bytes of
-//! service move the instant by `n / rate`, and nothing is ever rounded, lost or overflown by age.
+//! service move the instant by `n / rate`, and no rounding error or overflow builds up over time.
 
 use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate, ByteCount, Nanos, mul_add_div};
 
@@ -39,7 +39,8 @@ enum Shape {
     Linear,
     /// Steep first: the lower envelope of two lines. Low delay.
     Concave,
-    /// Flat first: the upper envelope of two lines. Gives way at first, for others' low delay.
+    /// Flat first: the upper envelope of two lines. Yields at first, so that others have a low
+    /// delay.
     Convex,
 }
 
@@ -55,17 +56,17 @@ pub(super) struct Steps {
 pub(super) struct Runtime {
     pub(super) first: Line,
     /// The second line, moved to the origin: [`ServiceCurve::offset`] is applied when it is read.
-    /// Of no meaning where the curve has one piece.
+    /// Meaningless where the curve has one piece.
     pub(super) second: Line,
 }
 
 impl Slope {
-    /// `rate`, or `None` for zero.
+    /// Makes the slope of `rate`; `None` for zero.
     pub(super) fn of_rate(rate: BitRate) -> Option<Self> {
         Self::reduced(BIT_NANOS_PER_BYTE_SECOND, rate.as_bps().min(BPS_MAX))
     }
 
-    /// `bytes` in `nanos`; `None` if one of them is zero.
+    /// Makes the slope of `bytes` in `nanos`; `None` if one of them is zero.
     pub(super) fn reduced(nanos: u64, bytes: u64) -> Option<Self> {
         if nanos == 0 || bytes == 0 {
             return None;
@@ -74,12 +75,13 @@ impl Slope {
         Some(Self { nanos: nanos / divisor, bytes: bytes / divisor })
     }
 
-    /// The time for `count` bytes: whole nanoseconds and the rest in units of 1 / `self.bytes`.
+    /// Returns the time for `count` bytes: whole nanoseconds and the rest in units of 1 /
+    /// `self.bytes`.
     pub(super) fn time_for(self, count: u64) -> (u64, u64) {
         mul_add_div(count, self.nanos, 0, self.bytes)
     }
 
-    /// The bytes that pass in `nanos`, rounded up.
+    /// Returns the bytes that pass in `nanos`, rounded up.
     fn bytes_in_ceil(self, nanos: u64) -> u64 {
         let (whole, rest) = mul_add_div(nanos, self.bytes, 0, self.nanos);
         whole.saturating_add(u64::from(rest > 0))
@@ -87,25 +89,26 @@ impl Slope {
 }
 
 impl Line {
-    /// A line that reaches the service so far at `nanos`.
+    /// Makes a line that reaches the service so far at `nanos`.
     pub(super) const fn at(nanos: u64) -> Self {
         Self { whole: nanos, part: 0 }
     }
 
-    /// Not before `now`: the minimum with the same line begun at `now` and the service so far.
+    /// Moves the line to `now` if it lies before: the minimum with the same line begun at `now` and
+    /// the service so far.
     pub(super) fn raise(&mut self, now: u64) {
         if self.whole < now {
             *self = Self::at(now);
         }
     }
 
-    /// `count` bytes of service later.
+    /// Returns the line after `count` more bytes of service.
     #[must_use]
     pub(super) fn after(self, slope: Slope, count: u64) -> Self {
         self.plus(slope, slope.time_for(count))
     }
 
-    /// `time` (of [`Slope::time_for`]) later.
+    /// Returns the line moved by `time` (of [`Slope::time_for`]).
     #[must_use]
     #[inline]
     fn plus(self, slope: Slope, time: (u64, u64)) -> Self {
@@ -118,18 +121,18 @@ impl Line {
         }
     }
 
-    /// The instant, rounded up to whole nanoseconds.
+    /// Returns the instant, rounded up to whole nanoseconds.
     pub(super) const fn ceil(self) -> u64 {
         self.whole.saturating_add((self.part > 0) as u64)
     }
 
-    /// `time` (of [`Slope::time_for`]) before the instant, rounded up; at least zero.
+    /// Returns the instant less `time` (of [`Slope::time_for`]), rounded up; at least zero.
     pub(super) const fn before_ceil(self, time: (u64, u64)) -> u64 {
         let whole = self.whole.saturating_add((self.part > time.1) as u64);
         whole.saturating_sub(time.0)
     }
 
-    /// A line at the same distance from `now` in bytes, at another slope.
+    /// Makes a line at the same distance from `now` in bytes, at another slope.
     #[must_use]
     pub(super) fn rescaled(self, now: u64, from: Slope, to: Slope) -> Self {
         if from == to {
@@ -146,8 +149,8 @@ impl Line {
 }
 
 impl ServiceCurve {
-    /// `min_rate`; with a delay `bytes` within `delay` first (both above zero).
-    /// `None` for a rate of zero: no guarantee.
+    /// Makes the curve of `min_rate`; with a delay, `bytes` within `delay` come first (both above
+    /// zero). `None` for a rate of zero: no guarantee.
     pub(super) fn new(min_rate: BitRate, delay: Option<(Nanos, ByteCount)>) -> Option<Self> {
         let second = Slope::of_rate(min_rate)?;
         let linear = Self { first: second, second, offset: 0, shape: Shape::Linear };
@@ -172,7 +175,7 @@ impl ServiceCurve {
         self.shape == Shape::Linear
     }
 
-    /// Time that `count` bytes take on both lines.
+    /// Returns the time that `count` bytes take on both lines.
     pub(super) fn steps(&self, count: u32) -> Steps {
         let [first, second] = [self.first, self.second].map(|line| line.time_for(count.into()));
         Steps { first, second }
@@ -180,7 +183,7 @@ impl ServiceCurve {
 }
 
 impl Runtime {
-    /// The class becomes active at `now`: the minimum with the curve begun at `now` (eq. 7).
+    /// Starts a busy period at `now`: takes the minimum with the curve begun at `now` (eq. 7).
     pub(super) fn activate(&mut self, curve: &ServiceCurve, now: u64) {
         match curve.shape {
             Shape::Linear => self.first.raise(now),
@@ -197,7 +200,7 @@ impl Runtime {
         }
     }
 
-    /// The eligible time of the packet at the head: `E⁻¹(c)`, rounded up (eqs 10 and 11).
+    /// Returns the eligible time of the packet at the head: `E⁻¹(c)`, rounded up (eqs 10 and 11).
     #[inline]
     pub(super) fn eligible(&self, curve: &ServiceCurve) -> u64 {
         match curve.shape {
@@ -209,8 +212,8 @@ impl Runtime {
         }
     }
 
-    /// The deadline of the packet at the head, which takes `steps`: `D⁻¹(c + bytes)`, rounded up
-    /// (eq. 8).
+    /// Returns the deadline of the packet at the head, which takes `steps`: `D⁻¹(c + bytes)`,
+    /// rounded up (eq. 8).
     #[inline]
     pub(super) fn deadline(&self, curve: &ServiceCurve, steps: Steps) -> u64 {
         let first = self.first.plus(curve.first, steps.first).ceil();
@@ -227,7 +230,7 @@ impl Runtime {
         }
     }
 
-    /// A packet that takes `steps` was served by the real-time criterion.
+    /// Accounts for a packet that takes `steps` and was served by the real-time criterion.
     #[inline]
     pub(super) fn serve(&mut self, curve: &ServiceCurve, steps: Steps) {
         self.first = self.first.plus(curve.first, steps.first);
@@ -258,7 +261,7 @@ const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Two fractions below this add up without overflow; 2⁶² bits a second pass for no limit at all.
+/// Two fractions below this add up without overflow; 2⁶² bits a second are as good as no limit.
 const BPS_MAX: u64 = 1 << 62;
 
 #[cfg(test)]

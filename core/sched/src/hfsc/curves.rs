@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Service curves that many classes share: what a packet reads of them is in the cache.
+//! Service curves, shared by the classes that have equal ones, so that they stay in the cache.
 
 use alloc::collections::BTreeMap;
 
 use super::curve::{ServiceCurve, Steps};
 use crate::slab::Slab;
 
-/// A table of curves, each as often in it as it differs.
+/// A table of curves; equal ones are in it once.
 #[derive(Clone, Debug)]
 pub(super) struct Curves {
     curves: Slab<Shared>,
@@ -17,8 +17,8 @@ pub(super) struct Curves {
 struct Shared {
     curve: ServiceCurve,
     users: u32,
-    /// The length that was last asked for, and what it takes: most packets are as long as the one
-    /// before, and need no division.
+    /// The length that was last asked for, and the time it takes: most packets are as long as the
+    /// one before, and need no division.
     bytes: u32,
     steps: Steps,
 }
@@ -28,7 +28,7 @@ impl Curves {
         Self { curves: Slab::new(), places: BTreeMap::new() }
     }
 
-    /// The place of `curve`, which one class more uses.
+    /// Counts one more user of `curve`, and returns its place.
     pub(super) fn take(&mut self, curve: ServiceCurve) -> u32 {
         let curves = &mut self.curves;
         let new = || curves.insert(Shared { curve, users: 0, bytes: 0, steps: Steps::default() });
@@ -37,7 +37,7 @@ impl Curves {
         place
     }
 
-    /// The curve at `place`, and what a packet of `bytes` takes on it.
+    /// Returns the curve at `place`, and what a packet of `bytes` takes on it.
     #[inline]
     pub(super) fn steps(&mut self, place: u32, bytes: u32) -> (&ServiceCurve, Steps) {
         let shared = &mut self.curves[place];
@@ -48,7 +48,7 @@ impl Curves {
         (&shared.curve, shared.steps)
     }
 
-    /// One class less uses the curve at `place`.
+    /// Counts one user fewer of the curve at `place`, and removes a curve without users.
     pub(super) fn release(&mut self, place: u32) {
         let shared = &mut self.curves[place];
         shared.users -= 1;

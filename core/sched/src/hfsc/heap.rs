@@ -10,8 +10,8 @@ use crate::slab::NONE;
 
 /// A heap, least key first.
 ///
-/// Keys are instants, and often equal by the thousand, of classes that became active at once: none
-/// of those goes before the others, so that each costs the same however many there are.
+/// Keys are instants, and thousands are often equal: those of classes that became active at once.
+/// Entries of equal key are never exchanged, so each costs the same however many there are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heap {
     entries: Vec<HeapEntry>,
@@ -26,14 +26,14 @@ pub(super) struct HeapEntry {
     pub(super) id: u32,
 }
 
-/// Is told where an entry came to lie.
+/// A record of the place of each entry.
 pub(super) trait HeapPlaces {
-    /// `id` lies at `place` now.
+    /// Notes that `id` lies at `place` now.
     fn put(&mut self, id: u32, place: u32);
 }
 
 impl Heap {
-    /// Room for `count` entries in all, so that no push allocates.
+    /// Makes room for `count` entries in all, so that no push allocates.
     pub(super) fn reserve(&mut self, count: usize) {
         self.entries.reserve(count.saturating_sub(self.entries.len()));
     }
@@ -57,7 +57,7 @@ impl Heap {
         }
     }
 
-    /// The least entry, or `other` if that is not greater.
+    /// Returns the least entry, or `other` if that is not greater.
     #[inline]
     pub(super) fn least(&self, other: HeapEntry) -> HeapEntry {
         match self.entries.first() {

@@ -22,7 +22,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// A full bucket; `None` for a rate of zero, which is refused before.
+    /// Makes a full bucket; `None` for a rate of zero, which the configuration's check refuses.
     pub(super) fn new(rate: BitRate, burst: ByteCount) -> Option<Self> {
         let slope = Slope::of_rate(rate)?;
         let burst = burst.get();
@@ -35,7 +35,7 @@ impl Limit {
         self.slope == other.slope && self.burst == other.burst
     }
 
-    /// The first instant at which `bytes` may leave.
+    /// Returns the first instant at which `bytes` may leave.
     pub(super) fn fits_at(&mut self, bytes: u32) -> u64 {
         if bytes != self.bytes {
             self.bytes = bytes;
@@ -44,13 +44,13 @@ impl Limit {
         self.full.before_ceil(self.head_start)
     }
 
-    /// `bytes` left at `now`.
+    /// Charges `bytes` that left at `now`.
     pub(super) fn charge(&mut self, now: u64, bytes: u64) {
         self.full.raise(now);
         self.full = self.full.after(self.slope, bytes);
     }
 
-    /// Takes over what an earlier limit was charged with, in bytes.
+    /// Takes over the charge of an earlier limit, in bytes.
     pub(super) fn inherit(&mut self, now: u64, earlier: &Self) {
         self.full = earlier.full.rescaled(now, earlier.slope, self.slope);
     }

@@ -33,7 +33,7 @@ impl Hfsc {
         }
     }
 
-    /// The leaf that may send at `now` with the least virtual time at each level.
+    /// Returns the leaf that may send at `now` with the least virtual time at each level.
     #[inline]
     pub(super) fn share_pick(&mut self, now: u64) -> Option<u32> {
         let mut at = ROOT;
@@ -88,7 +88,7 @@ impl Hfsc {
         self.account_one::<BY_CLAIM>(node, now, bytes, backlogged)
     }
 
-    /// Charges one class. Returns the one above, and whether that has more to send.
+    /// Charges one class. Returns the class above, and whether that one has more to send.
     #[inline(always)]
     fn account_one<const BY_CLAIM: bool>(
         &mut self,
@@ -109,7 +109,7 @@ impl Hfsc {
             this.spend(bytes);
             this.bound_lead(branch.virtual_now, bytes);
         } else {
-            // It had the least virtual time, and is ahead by this packet at most.
+            // The class had the least virtual time, and is ahead by this packet at most.
             branch.virtual_now = later(branch.virtual_now, this.virtual_time);
             this.spend(bytes);
         }
@@ -128,7 +128,8 @@ impl Hfsc {
         (above, next.is_some())
     }
 
-    /// Gives `node` another weight; its lead stays the same in bytes. It is in no heap.
+    /// Gives `node` another weight; its lead stays the same in bytes. `node` is not entered in
+    /// `shares`.
     pub(super) fn reweigh(&mut self, node: u32, weight: u32) {
         let this = &mut self.classes[node];
         let virtual_now = self.branches[this.parent].virtual_now;
@@ -155,13 +156,13 @@ const fn is_before(a: u64, b: u64) -> bool {
     a.wrapping_sub(b) > u64::MAX / 2
 }
 
-/// The later of two virtual times, without a branch.
+/// Returns the later of two virtual times, without a branch.
 const fn later(a: u64, b: u64) -> u64 {
     a.wrapping_add(b.wrapping_sub(a) & (b.wrapping_sub(a) >> 63).wrapping_sub(1))
 }
 
 impl ClassNode {
-    /// Takes back what real-time service put it ahead of its siblings beyond [`LEAD_BYTES`].
+    /// Bounds the lead that real-time service gives the class over its siblings to [`LEAD_BYTES`].
     #[inline]
     fn bound_lead(&mut self, virtual_now: u64, bytes: u32) {
         let lead = self.virtual_time.wrapping_sub(virtual_now);
@@ -190,13 +191,15 @@ impl ClassNode {
     }
 }
 
-/// Most that a class which was away may be ahead: one packet of any length, or [`LEAD_BYTES`].
+/// Returns the most virtual time that a class which was away may be ahead: that of one packet of
+/// any length, which is more than [`LEAD_BYTES`].
 fn lead_max(weight: u32) -> u64 {
     (u64::from(crate::Packet::MAX_BYTES) << VIRTUAL_BITS) / u64::from(weight)
 }
 
 /// Virtual time of a byte at weight 1. A packet of one byte at the greatest weight, 10⁶, still
-/// moves virtual time by 1; and 2³¹ bytes, the longest packet, by 2⁵¹, a fraction of the circle.
+/// moves virtual time by 1; and the longest packet, 2²⁰ bytes, moves it by 2⁴⁰ at weight 1, a
+/// fraction of the circle.
 const VIRTUAL_BITS: u32 = 20;
 
 /// Most that real-time service may put a class ahead of its siblings. Without a bound, a class that

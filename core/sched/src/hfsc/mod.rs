@@ -68,7 +68,7 @@ pub struct Hfsc {
 }
 
 impl Hfsc {
-    /// A tree without classes. It ignores the link's rate: [`crate::Paced`] paces it.
+    /// Makes a tree without classes. It ignores the link's rate: [`crate::Paced`] paces it.
     #[must_use]
     pub fn new(link: &LinkConfig) -> Self {
         let mut branches = Slab::new();
@@ -148,7 +148,7 @@ impl Hfsc {
         }
     }
 
-    /// The first instant after `now` at which a packet may leave.
+    /// Returns the first instant after `now` at which a packet may leave.
     #[inline(never)]
     fn quiet(&mut self) -> Dequeue {
         // Each backlogged leaf is below a parked class. Trying their instants in turn finds the

@@ -16,7 +16,7 @@ use crate::ClassId;
 use crate::slab::NONE;
 
 impl Hfsc {
-    /// `leaf` has become backlogged at `now`.
+    /// Starts the claim of `leaf`, which has become backlogged at `now`.
     pub(super) fn claim_start(&mut self, leaf: u32, now: u64) {
         let node = &mut self.classes[leaf];
         if node.curve == NONE {
@@ -32,7 +32,7 @@ impl Hfsc {
         }
     }
 
-    /// Sets a backlogged leaf's claim among the eligible ones, or a wake-up for when it will be.
+    /// Enters a backlogged leaf's claim among the eligible ones, or sets a wake-up for when it is.
     #[inline(never)]
     pub(super) fn claim_place(&mut self, leaf: u32, now: u64) {
         self.claim_enter(leaf, now);
@@ -84,7 +84,7 @@ impl Hfsc {
         }
     }
 
-    /// The eligible leaf that may send at `now` with the earliest deadline.
+    /// Returns the eligible leaf that may send at `now` with the earliest deadline.
     #[inline(always)]
     pub(super) fn claim_pick(&mut self, now: u64) -> Option<u32> {
         let top = self.branches[ROOT].claims.top()?;
@@ -132,7 +132,7 @@ impl Hfsc {
         }
     }
 
-    /// `leaf`, on top of its home's claims, has sent `bytes` by this criterion.
+    /// Accounts for `bytes` that `leaf` sent by this criterion; its claim is on top of its home's.
     #[inline(never)]
     pub(super) fn claim_served(&mut self, leaf: u32, now: u64, bytes: u32) {
         let node = &mut self.classes[leaf];
@@ -156,7 +156,7 @@ impl Hfsc {
     }
 
     /// Tells whether the leaf on top of `branch` still has the claim that its key says; if not,
-    /// mends it.
+    /// corrects the claim.
     #[inline]
     fn claim_holds(&mut self, leaf: u32, key: u64, branch: u32, now: u64) -> bool {
         let head = self.head_bytes(leaf);
@@ -178,8 +178,8 @@ impl Hfsc {
             self.claim_place(leaf, now);
             return false;
         }
-        // A shorter packet keeps the deadline of the longer one that link-sharing took: it has had
-        // more service than its curve asks for.
+        // A shorter packet keeps the deadline of the longer one that link-sharing took: the leaf
+        // has had more service than its curve asks for.
         node.claim_bytes = bytes;
         let deadline = runtime.deadline(curve, steps);
         if deadline <= key {
@@ -206,13 +206,13 @@ impl Hfsc {
         self.classes.head_bytes(ClassId(leaf))
     }
 
-    /// The branch in which the claim of `node`, or of those below it, competes.
+    /// Returns the branch in which the claim of `node`, or of those below it, competes.
     #[inline]
     fn home(&self, node: u32) -> u32 {
         self.branches[self.classes[node].parent].home
     }
 
-    /// The claim of `leaf`, which has a curve or not.
+    /// Returns the claim of `leaf`, which has a curve or not.
     #[inline]
     pub(super) fn runtime(&self, leaf: u32) -> Runtime {
         Runtime { first: self.classes[leaf].first, second: self.seconds[leaf as usize] }
@@ -224,14 +224,14 @@ impl Hfsc {
         self.seconds[leaf as usize] = runtime.second;
     }
 
-    /// The latest instant seen: time does not go back.
+    /// Notes an instant, and returns the latest one seen: time does not go back.
     pub(super) fn advance(&mut self, now: Instant) -> u64 {
         self.now = self.now.max(now.as_nanos());
         self.now
     }
 }
 
-/// The second line of a claim, which is not read where the curve has none.
+/// Returns the second line of a claim, which is not read where the curve has none.
 #[inline(always)]
 fn second_of(seconds: &[Line], leaf: u32, curve: &ServiceCurve) -> Line {
     if curve.is_linear() { Line::default() } else { seconds[leaf as usize] }

@@ -3,9 +3,9 @@
 //!
 //! A group's six rounds lie in one array, each match at half the place of its players; its winner
 //! plays in the group above. A change plays one match a round, against opponents whose places
-//! follow from the child's place alone, not from what is read on the way, so that all come from
-//! memory at the same time and nothing is guessed: six matches for 64 children, 24 for a million.
-//! Exactly ordered, equal keys by the lesser place.
+//! follow from the child's place alone, not from data read on the way, so that all loads overlap
+//! and no branch is predicted: six matches for 64 children, 24 for a million. The order is exact;
+//! of equal keys, the one at the lesser place wins.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -35,13 +35,14 @@ pub(super) struct VirtualTimeOrder {
 }
 
 /// Keys shifted to the left, below each its player's place in the group. Players are at `WIDTH` and
-/// on, whoever wins the match of 2 _n_ and 2 _n_ + 1 at _n_, the winner of all at [`FINAL`].
+/// on, the winner of the match of 2 _n_ and 2 _n_ + 1 is at _n_, the winner of all at [`FINAL`].
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Group([u64; 2 * WIDTH]);
 
 impl VirtualTimeOrder {
-    /// A place for `child`, not entered. May move all keys: for changes of configuration.
+    /// Gives `child` a place, which is not entered. May move all keys: for changes of
+    /// configuration.
     pub(super) fn add(&mut self, child: u32) -> u32 {
         if let Some(place) = self.free.pop() {
             self.members[place as usize] = child;
@@ -84,13 +85,13 @@ impl VirtualTimeOrder {
         self.play(place as usize, self.absent());
     }
 
-    /// The child with the least key.
+    /// Returns the child with the least key.
     #[inline]
     pub(super) fn top(&self) -> Option<u32> {
         (self.entered > 0).then_some(self.winner)
     }
 
-    /// The least key, of which `near` is not farther than 2⁵⁴.
+    /// Returns the least key, which is within 2⁵⁴ of `near`.
     #[inline]
     pub(super) fn least(&self, near: u64) -> Option<u64> {
         let distance = self.least.wrapping_sub(near << SHIFT).cast_signed() >> SHIFT;
@@ -135,12 +136,12 @@ impl VirtualTimeOrder {
         (key, place)
     }
 
-    /// The key of a child that is not entered: it comes after all others.
+    /// Returns the key of a child that is not entered: it comes after all others.
     const fn absent(&self) -> u64 {
         self.origin.wrapping_add(FAR) << SHIFT
     }
 
-    /// Counts from `key` on, before what stands for the absent comes near.
+    /// Moves the origin to `key`, before keys come near the one that stands for absent children.
     #[cold]
     fn renew(&mut self, key: u64) {
         let (keys, absent) = (self.lowest(), self.absent());
@@ -166,13 +167,13 @@ impl VirtualTimeOrder {
         self.rebuild(total, keys, absent);
     }
 
-    /// The keys at the lowest level.
+    /// Returns the keys at the lowest level.
     fn lowest(&self) -> Vec<u64> {
         let groups = &self.groups[..self.room() / WIDTH];
         groups.iter().flat_map(|group| &group.0[WIDTH..]).map(|key| key & !PLACES).collect()
     }
 
-    /// So many groups, and in them those of `keys` that do not stand for an absent child.
+    /// Makes `groups` groups, and enters those of `keys` that do not stand for an absent child.
     fn rebuild(&mut self, groups: usize, keys: Vec<u64>, absent: u64) {
         self.groups = vec![Group::of(self.absent()); groups];
         for (place, key) in keys.into_iter().enumerate().filter(|(_, key)| *key != absent) {
@@ -180,7 +181,7 @@ impl VirtualTimeOrder {
         }
     }
 
-    /// HeapPlaces at the lowest level.
+    /// Returns the number of places at the lowest level.
     fn room(&self) -> usize {
         match self.height {
             0 => 0,
@@ -191,7 +192,7 @@ impl VirtualTimeOrder {
 }
 
 impl Group {
-    /// A group with this key at every place: the least place of a half wins.
+    /// Makes a group with this key at every place: the least place of a half wins.
     fn of(key: u64) -> Self {
         let mut matches = [key; 2 * WIDTH];
         for (place, player) in matches[WIDTH..].iter_mut().enumerate() {
@@ -218,8 +219,8 @@ impl Group {
     }
 }
 
-/// The one that lies before the other on the circle, the shorter way round. Who wins is a coin
-/// toss: selected, not branched on.
+/// Returns the key that lies before the other on the circle, the shorter way round. The winner
+/// cannot be predicted, so it is selected, not branched on.
 #[inline(always)]
 fn lesser(a: u64, b: u64) -> u64 {
     select_unpredictable(b.wrapping_sub(a).cast_signed() < 0, b, a)
@@ -234,8 +235,8 @@ const SHIFT: u32 = WIDTH.trailing_zeros();
 const FINAL: usize = 1;
 /// 2³⁶ children: more than there can be classes.
 const LEVELS_MAX: usize = 6;
-/// Distance of an absent child ahead of the origin: a quarter of the circle, so that keys from 2⁵⁴
-/// before the origin to half of that after it lie before it.
+/// Distance of an absent child ahead of the origin: a quarter of the circle, so that all keys from
+/// 2⁵⁴ before the origin to 2⁵⁵ after it lie before the absent child.
 const FAR: u64 = 1 << 56;
 /// A key may be 2⁵⁵ ahead of the origin; the traffic until then is 2³⁵ bytes at weight 1.
 const AHEAD_MAX: i64 = FAR.cast_signed() / 2;

@@ -51,11 +51,11 @@ const _: () = assert!(core::mem::offset_of!(ClassNode, virtual_time) == 16);
 /// The place of a leaf's real-time claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimPlace {
-    /// Nowhere: no claim, or nothing queued.
+    /// In no calendar: no claim, or nothing queued.
     Nowhere,
     /// Waiting to become eligible.
     Waiting,
-    /// Eligible: in its parent's `claims`, by deadline.
+    /// Eligible: in the `claims` of its home ([`Branch::home`]), by deadline.
     Queued,
     /// Eligible, but at its upper limit; comes back when it fits.
     Limited,
@@ -67,11 +67,12 @@ pub(super) struct Branch {
     /// The class, [`NONE`] for the root.
     pub(super) node: u32,
     /// The branch whose `claims` hold those of the children: of the next class above with an upper
-    /// limit, or the root. Classes between have no part in real-time service.
+    /// limit, or the root. Classes in between have no part in real-time service.
     pub(super) home: u32,
     /// Children that have something to send, by virtual time.
     pub(super) shares: VirtualTimeOrder,
-    /// The virtual time that a child begins at: follows the least one served, never goes back.
+    /// The virtual time that a child begins at: it follows the least one served, and never goes
+    /// back.
     pub(super) virtual_now: u64,
     /// Eligible claims whose home this is, by deadline. Keys may be early.
     pub(super) claims: Calendar,
@@ -109,5 +110,5 @@ impl Default for ClassNode {
 
 /// The root's branch.
 pub(super) const ROOT: u32 = 0;
-/// No packet is as long.
+/// A length that no packet has.
 pub(super) const STALE: u32 = u32::MAX;

@@ -2,7 +2,8 @@
 //! Wake-ups: when a claim becomes eligible, and when a class fits under its upper limit again.
 //!
 //! A limit is checked when its class is about to be served. A class that does not fit is *parked*:
-//! it leaves the calendars of its parent, and with it all classes below, until it fits.
+//! it leaves the shares of its parent and the claims of its home, and with it all classes below,
+//! until it fits.
 
 use super::Hfsc;
 use super::tree::ClaimPlace;
@@ -95,7 +96,8 @@ impl Hfsc {
         }
     }
 
-    /// The instant, in ns, from which the class fits under its limit; `None` if it fits at `now`.
+    /// Returns the instant, in ns, from which the class fits under its limit; `None` if it fits at
+    /// `now`.
     #[inline(always)]
     pub(super) fn limited_until(&mut self, node: u32, now: u64) -> Option<u64> {
         if self.classes[node].limit == NONE {

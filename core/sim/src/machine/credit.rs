@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Xen's credit scheduler, as the texts used it.
 //!
-//! **Problem.** The machines of the XTC and Jitter texts are gone, and what they measured follows
-//! from details of this scheduler, above all from how it meters processor time.
+//! **Problem.** The machines of the XTC and Jitter texts are gone, and the measurements on them
+//! follow from details of this scheduler, above all from how it meters processor time.
 //!
 //! **Algorithm** (Xen 3.4, `xen/common/sched_credit.c`; D. Chisnall, *The Definitive Guide to the
 //! Xen Hypervisor*, section 12.3). Every 30 ms each active virtual processor is credited its
@@ -14,13 +14,13 @@
 //! 30 ms of credit is not active any more: it loses its credit, and earns none until a tick finds
 //! it. A processor with nothing better than OVER to run takes a waiting UNDER from another.
 //!
-//! [`CreditAccounting::Metered`] debits what really ran instead, as Xen does since 4.0; who is not
-//! active still waits for a tick. With [`CreditAccounting::Exact`] whoever runs is active again at
-//! once. Credits are counted in nanoseconds: Xen's 100 are 10 ms.
+//! [`CreditAccounting::Metered`] debits the time that each really ran instead, as Xen does since
+//! 4.0; one that is not active still waits for a tick. With [`CreditAccounting::Exact`] whoever
+//! runs is active again at once. Credits are counted in nanoseconds: Xen's 100 are 10 ms.
 //!
-//! Left out: that Xen lets domains whose credits sum to a debt earn more than a processor's time.
-//! Here an event boosts, a timer of the domain's own does not, as the Jitter text says; Xen boosts
-//! whoever wakes while UNDER.
+//! Left out: in Xen, domains whose credits sum to a debt earn more than a processor's time. Here an
+//! event boosts, a timer of the domain's own does not, as the Jitter text says; Xen boosts whoever
+//! wakes while UNDER.
 
 use weir_units::{CpuShare, Instant, Nanos};
 
@@ -29,13 +29,13 @@ use super::scheduler::{CpuScheduler, CpusToDecide, WakeCause};
 /// How the credit scheduler meters processor time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreditAccounting {
-    /// A tick debits whoever runs when it comes a whole tick (Xen until 3.4).
+    /// Each tick debits whoever runs at that instant a whole tick (Xen until 3.4).
     Sampled,
     /// Everyone is debited the time that it ran, but one that had stopped earning earns again only
     /// once a tick finds it (Xen 4.0 and 4.1). Until then it runs into debt.
     Metered,
-    /// Everyone is debited the time that it ran, and earns whenever it runs: no Xen, but what the
-    /// weights mean.
+    /// Everyone is debited the time that it ran, and earns whenever it runs. No Xen does this, but
+    /// it is what the weights mean.
     Exact,
 }
 
@@ -113,7 +113,7 @@ impl CreditScheduler {
         Self { accounting, vcpus, cpus: vec![CreditCpu::default(); cpus] }
     }
 
-    /// Says whether a virtual processor can run.
+    /// Returns true if a virtual processor can run.
     pub(super) fn is_ready(&self, vcpu: usize) -> bool {
         self.vcpus.get(vcpu).is_some_and(|one| one.is_awake && !one.is_parked)
     }
@@ -159,15 +159,15 @@ impl CreditScheduler {
         self.vcpus.get(vcpu).map_or(CreditPriority::Over, |one| one.priority)
     }
 
-    /// Returns the first of the highest priority on this processor's queue.
+    /// Returns the first virtual processor of the highest priority in this processor's queue.
     fn first_waiting(&self, cpu: usize) -> Option<usize> {
         let waiting = self.cpus.get(cpu)?.waiting.iter().copied();
         // `max_by_key` returns the last of equal ones.
         waiting.rev().max_by_key(|vcpu| self.priority(*vcpu))
     }
 
-    /// Returns a virtual processor that waits on another one's queue, of a priority higher than
-    /// `above`; of any priority, if that is `None`.
+    /// Returns a virtual processor of a priority higher than `above` that waits in another
+    /// processor's queue; of any priority, if `above` is `None`.
     fn to_steal(&self, cpu: usize, above: Option<CreditPriority>) -> Option<usize> {
         let others = (1..self.cpus.len()).map(|step| (cpu + step) % self.cpus.len());
         let mut all = others.filter_map(|other| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A virtualized machine in virtual time: processors, domains, and the scheduler between them.
 //!
-//! **Problem.** What the texts measured on Xen follows from who runs when. The machines are gone,
-//! and a controller that was tuned for them can be tried on a model only.
+//! **Problem.** The texts' measurements on Xen follow from which domain runs when. The machines are
+//! gone, and a controller that was tuned for them can be tried on a model only.
 //!
 //! **Model.** Each domain has one virtual processor and one kind of [`DomainWork`]. A
 //! [`CpuScheduler`] decides who runs. Ticks come every 10 ms on each processor, accounting every
@@ -12,8 +12,8 @@
 //!
 //! **Determinism.** Times are whole nanoseconds, and every domain draws from its own generator,
 //! which follows from the seed and its position. [`SimMachine::log_hash`] covers every event that
-//! is handled and every choice of a domain, in order: two runs of one machine with different hashes
-//! differ.
+//! is handled and every choice of a domain, in order: if two runs of one machine have different
+//! hashes, the runs differ.
 //!
 //! `docs/simulator.md` says which parameter comes from which published number.
 
@@ -68,8 +68,8 @@ enum MachineEvent {
 
 impl<S: CpuScheduler> SimMachine<S> {
     /// Makes a machine of `cpus` processors, clamped to 1 to [`CpusToDecide::CPUS_MAX`], and of
-    /// these domains, in the order that `scheduler` knows them by. `scheduler` was made for as many
-    /// processors.
+    /// these domains, in the order by which `scheduler` knows them. `scheduler` must have been made
+    /// for as many processors.
     ///
     /// # Errors
     /// The queue of events does not hold one for each domain.
@@ -156,7 +156,7 @@ impl<S: CpuScheduler> SimMachine<S> {
         let Some(state) = self.domains.get_mut(domain) else { return Ok(()) };
         state.take_in(now);
         state.set_gap(now, gap);
-        // One that sleeps waits for the arrival of the gap before, whose event is void now.
+        // A sleeping domain waits for an arrival at the old gap, whose event is void now.
         if state.pending.is_some() { self.sleep_or_wake(domain) } else { Ok(()) }
     }
 
@@ -227,8 +227,8 @@ impl<S: CpuScheduler> SimMachine<S> {
         }
     }
 
-    /// Handles a tick. With every third comes the accounting, after the ticks of all processors:
-    /// what it releases is not sampled before it has run.
+    /// Handles a tick. Every third tick is followed by the accounting, after the ticks of all
+    /// processors, so that a domain that it releases is not sampled before it has run.
     fn tick(&mut self, cpu: usize) -> Result<(), SimError> {
         self.charge(cpu);
         let mut decide = self.scheduler.tick(cpu);

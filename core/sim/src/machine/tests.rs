@@ -25,7 +25,7 @@ fn used(machine: &SimMachine<impl CpuScheduler>, domain: usize) -> f64 {
     machine.counts(domain).unwrap().cpu.as_nanos() as f64 / machine.now().as_nanos() as f64
 }
 
-/// Goal: what arrives is dropped, done or waits, and time is spent on what was done alone.
+/// Goal: each arrival is dropped, done or waits, and time is spent only on those that were done.
 #[test]
 fn packets_and_time_are_conserved() {
     let mut machine = alone(10, CreditAccounting::Sampled);
@@ -51,7 +51,8 @@ fn exact_accounting_holds_a_cap_exactly() {
     assert_eq!(machine.counts(0).unwrap().dropped, 0, "31 % is less than 40 %");
 }
 
-/// Goal: sampling holds the mean and not the moment, which is what the text measured.
+/// Goal: sampled accounting holds the mean rate, but not the rate of each second, as the text
+/// measured.
 #[test]
 fn sampled_accounting_swings_more() {
     let deviation = |accounting| {
@@ -110,8 +111,8 @@ fn weights_share_a_processor() {
     }
 }
 
-/// By hand: three busy domains on two processors have two thirds of one each, as those that have
-/// no credit left give way to the one that has.
+/// By hand: three busy domains on two processors have two thirds of one each, since domains without
+/// credit give way to one that has some.
 #[test]
 fn processors_take_waiting_domains_from_each_other() {
     let scheduler = CreditScheduler::new(2, CreditAccounting::Exact, &[CreditShare::default(); 3]);

@@ -13,7 +13,7 @@ use crate::{EventQueue, Seed, SimError};
 pub struct TcpConnection {
     /// The congestion control of both ends.
     pub control: CongestionControl,
-    /// Most bytes under way in each direction.
+    /// The most bytes under way in each direction.
     pub window: usize,
     /// Time from a client to its server and back, without queues.
     pub round_trip: Nanos,
@@ -23,7 +23,8 @@ pub struct TcpConnection {
     pub server: Box<dyn TcpApplication>,
 }
 
-/// Packets that cross the bottleneck at set times and wait for nothing.
+/// Probes: packets that are offered to the bottleneck at set times, whatever becomes of earlier
+/// ones.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeSource {
     /// The time at which the first is offered.
@@ -33,8 +34,8 @@ pub struct ProbeSource {
     /// Length of each.
     pub bytes: u32,
     /// True if each is offered at a random moment of its own period. Exact periods lock with those
-    /// of a scheduler's ticks. A period that divides a tick locks even so, if packets reach the
-    /// scheduler's domains later than they came.
+    /// of a scheduler's ticks. Even with random moments a period that divides a tick locks, if
+    /// packets reach the scheduler's domains later than they came.
     pub is_drawn: bool,
 }
 
@@ -70,7 +71,7 @@ pub struct TcpPath {
     /// True if what servers send crosses the bottleneck as well.
     pub both_ways: bool,
     /// The time that a lone segment waits for its acknowledgment; every second one is acknowledged
-    /// at once (RFC 1122, 4.2.3.2). `None`: each is.
+    /// at once (RFC 1122, 4.2.3.2). `None`: every segment is.
     pub ack_delay: Option<Nanos>,
     /// The longest time that an endpoint's host takes before a packet leaves it; each time is drawn
     /// from a uniform distribution, and packets stay in order. Exact times lock: of flows of one
@@ -347,7 +348,8 @@ impl<B: Bottleneck> TcpNetwork<B> {
 
 /// The most connections: each has two hosts, which are numbered in one byte.
 const CONNECTIONS_MAX: usize = 120;
-/// The most packets under way at a time.
+/// The most scheduled events: packets under way outside the bottleneck, and one for each source of
+/// probes.
 const EVENTS_MAX: usize = 1 << 20;
 /// The most steps at one instant; more are a livelock.
 const STEPS_AT_ONCE_MAX: u32 = 1 << 20;

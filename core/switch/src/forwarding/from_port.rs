@@ -69,7 +69,7 @@ impl Forwarding {
         Ok((Arrival { frame, ethernet, ecn, wire }, bridges))
     }
 
-    /// Learns the source address of a frame from a port; tells whether there was room on each of
+    /// Learns the source address of a frame from a port. Returns whether there was room on each of
     /// its bridges. Where there is none, frames to the address are flooded.
     ///
     /// # Errors
@@ -95,8 +95,8 @@ impl Forwarding {
         refused.filter(|_| !is_taken).map_or(Ok(has_room), Err)
     }
 
-    /// The bridges of a frame from a port, with its Ethernet header, as it is without the number of
-    /// its parallel internet, and that number.
+    /// Returns the bridges of a frame from a port, with its Ethernet header, as it would be without
+    /// the number of its parallel internet, and that number.
     #[inline]
     fn bridges_of(
         &self,
@@ -127,7 +127,7 @@ impl Forwarding {
         Ok((ethernet, PortBridges::One(bridge), Some(pih)))
     }
 
-    /// The bridges of a frame without a header, where slices are told by five-tuples.
+    /// Returns the bridges of a frame without a header, where slices are told by five-tuples.
     #[inline(never)]
     fn untagged_bridges(
         &self,
@@ -144,7 +144,7 @@ impl Forwarding {
         bridges.ok_or(Reason::FiveTupleUnknown)
     }
 
-    /// Finds the one vif that a frame from a port is for; `None`: it is flooded, or copied to all
+    /// Finds the one vif that a frame from a port is for; `None` if it is flooded, or copied to all
     /// bridges.
     ///
     /// # Errors
@@ -183,13 +183,14 @@ impl Forwarding {
         if is_known { PortBridges::UntaggedKnown } else { bridges }
     }
 
-    /// The vif of an address on a bridge, if it is known.
+    /// Returns the vif of an address on a bridge, if it is known.
     fn vif_of(&self, now: Instant, ids: &Ids, bridge: u16, mac: u64) -> Option<usize> {
         self.fdb.lookup(now, bridge, mac).and_then(|iface| ids.vif_of(IfaceId(iface)))
     }
 
-    /// The next vif from a place on that gets a copy of a frame from a port, and where to go on. An
-    /// unknown address is not that of a vif whose addresses are all given.
+    /// Returns the next vif from a place on that gets a copy of a frame from a port, and the place
+    /// to go on from. A vif whose addresses are all given gets no frame to an unknown address,
+    /// which cannot be its own.
     pub(crate) fn next_from_port(
         &self,
         (now, ids): (Instant, &Ids),
@@ -226,7 +227,7 @@ impl Forwarding {
 }
 
 impl PortBridges {
-    /// Their slots.
+    /// Returns the slots of the bridges.
     #[inline]
     fn of<'a>(&'a self, port: &'a BridgePort) -> &'a [u16] {
         match self {
@@ -237,7 +238,7 @@ impl PortBridges {
 }
 
 impl BridgePort {
-    /// The slot of the bridge of a number.
+    /// Returns the slot of the bridge of a number.
     #[inline]
     fn bridge(&self, number: u16) -> Option<u16> {
         let bridge = self.by_number.get(usize::from(number)).copied();

@@ -11,7 +11,7 @@ use crate::pool::Frame;
 use crate::tree::TreeKind;
 
 impl Queues {
-    /// A frame of a vif, or towards it, waits for its release.
+    /// Counts a frame of a vif, or towards it, that waits for its release.
     pub(crate) fn held_before_tree(&mut self, vif: usize, direction: Direction, frame: Frame) {
         self.hold(frame, PortHeaders::NONE);
         let state = &mut self.vifs[vif];
@@ -22,8 +22,8 @@ impl Queues {
     }
 
     /// Tells whether a vif's queue in a tree takes a packet of `bytes` bytes, where it holds
-    /// `bytes_max` at most. An empty one takes any, or a lower bound would hold the packet for
-    /// ever.
+    /// `bytes_max` at most. An empty queue takes any packet, since a bound lowered below its length
+    /// would hold it for ever.
     pub(crate) fn has_room(&self, vif: usize, kind: TreeKind, bytes: u32, bytes_max: u64) -> bool {
         let state = &self.vifs[vif];
         let class = match kind {
@@ -37,7 +37,7 @@ impl Queues {
         tree.room(class) > 0 && (fits || queued.packets == 0)
     }
 
-    /// The frames that are held for a vif, and the accounted bytes of those in queues.
+    /// Returns the frames that are held for a vif, and the accounted bytes of those in queues.
     pub(crate) fn held(&self, vif: usize, direction: Direction) -> Backlog {
         let state = &self.vifs[vif];
         let mut bytes = self.backlog(vif, direction).bytes;

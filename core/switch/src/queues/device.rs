@@ -7,7 +7,7 @@ use weir_policy::{Policy, Vif};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceBacklog {
     pub(super) bytes: u32,
-    /// Above or at this the vif's class is paused.
+    /// The vif's class is paused at this many bytes.
     pub(super) bytes_max: u32,
     pub(super) is_paused: bool,
 }

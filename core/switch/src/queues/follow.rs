@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A change of policy, as the queues follow it: classes change in place, and only classes of vifs
-//! that left, or that moved to another scheduler, give up their packets.
+//! The queues follow a change of policy: classes change in place, and only classes of vifs that
+//! left, or that moved to another scheduler, give up their packets.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ use crate::tree::{OrphanedPacket, SchedulerLimits, Tree, TreeKind, TreeTarget};
 
 impl Queues {
     /// Follows a policy whose ids were given: classes change in place, and queued packets stay
-    /// where they are, in order. Returns what lost its place.
+    /// where they are, in order. Returns the frames that lost their place.
     pub(crate) fn follow(
         &mut self,
         now: Instant,
@@ -168,7 +168,7 @@ fn guaranteed(policy: &Policy, vif: &Vif, direction: Direction) -> bool {
     own || groups_of(policy, vif, direction).any(|share| !share.min_rate.is_zero())
 }
 
-/// A bit rate limits a vif if its tree, its router or its slice does.
+/// Tells whether a bit rate limits a vif, by its class in the tree, its router or its slice.
 fn limited(policy: &Policy, vif: &Vif, direction: Direction) -> bool {
     let own = vif.share(direction).rate.is_some() && vif.shaper(direction).is_none();
     own || groups_of(policy, vif, direction).any(|share| share.rate.is_some())
@@ -179,7 +179,7 @@ fn traits(policy: &Policy, vif: &Vif, direction: Direction) -> QueueTraits {
     QueueTraits::new(limited(policy, vif, direction), flows)
 }
 
-/// The shares of a vif's router and slice.
+/// Returns the shares of a vif's router and slice.
 fn groups_of<'a>(
     policy: &'a Policy,
     vif: &'a Vif,

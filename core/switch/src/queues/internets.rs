@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Parallel internets: the headers of a vif's frames on its port, the phases that they wait for.
+//! Parallel internets: the headers of a vif's frames on its port, and the phases that frames wait
+//! for.
 
 use weir_policy::{PihForm, Policy, Slice};
 use weir_units::Instant;
@@ -24,7 +25,7 @@ impl Queues {
         }
     }
 
-    /// The headers that frames of a vif carry on its port.
+    /// Returns the headers that frames of a vif carry on its port.
     #[inline]
     pub(crate) fn headers(&self, vif: &VifQueues) -> PortHeaders {
         let bridge = vif.bridge;
@@ -34,7 +35,7 @@ impl Queues {
         }
     }
 
-    /// The headers of a bridge that is not a VLAN's.
+    /// Returns the headers of a bridge that is not a VLAN's.
     #[inline(never)]
     fn headers_beyond_vlans(&self, bridge: u16) -> PortHeaders {
         Pih::of_bridge(bridge).map_or(PortHeaders::NONE, |pih| {
@@ -42,7 +43,7 @@ impl Queues {
         })
     }
 
-    /// The least instant at which a phase begins that packets wait for.
+    /// Returns the least instant at which a phase begins that packets wait for.
     pub(crate) fn next_phase(&self) -> Instant {
         self.trees.iter().map(Tree::next_phase).min().unwrap_or(Instant::FAR_FUTURE)
     }

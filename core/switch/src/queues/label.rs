@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Labels of frames: what a queue asks for, and what it is told.
+//! Labels of frames: the traits of a queue, and the part of a frame that it is told.
 
 use weir_sched::Packet;
 use weir_units::Instant;
@@ -13,17 +13,17 @@ pub(crate) struct QueueTraits(u8);
 pub(crate) struct FlowLabel {
     /// The two ECN bits.
     pub(crate) ecn: u8,
-    /// The hash of its flow; any number where its queue tells no flows apart.
+    /// The hash of its flow; 0 where its queue tells no flows apart.
     pub(crate) flow: u32,
-    /// Set if a stage before the trees has accepted the frame: its queue refuses it no more.
+    /// Set if a stage before the trees has accepted the frame: its queue may not refuse it.
     pub(crate) accepted: bool,
 }
 
 impl QueueTraits {
     pub(super) const NONE: Self = Self(0);
 
-    /// `limited`: a bit rate limits the vif, its router or its slice; `flows`: the queue tells
-    /// flows apart.
+    /// Makes the traits. `limited`: a bit rate limits the vif, its router or its slice; `flows`:
+    /// the queue tells flows apart.
     pub(super) const fn new(limited: bool, flows: bool) -> Self {
         Self(limited as u8 | (flows as u8) << 1)
     }
@@ -42,7 +42,7 @@ impl QueueTraits {
 }
 
 impl FlowLabel {
-    /// The packet of a frame.
+    /// Returns the packet of a frame.
     #[inline]
     pub(super) fn packet(self, id: u32, bytes: u32, now: Instant) -> Packet {
         let packet = Packet::new(id, bytes, now).of_flow(self.flow);

@@ -134,7 +134,7 @@ impl Default for Queues {
 }
 
 impl Queues {
-    /// A port's part of the state.
+    /// Returns a port's part of the state.
     pub(crate) fn port(&self, port: u32) -> &PortQueues {
         &self.ports[port as usize]
     }
@@ -150,19 +150,19 @@ impl Queues {
         0..u32::try_from(self.ports.len()).unwrap_or(u32::MAX)
     }
 
-    /// The number of a vif's port.
+    /// Returns the number of a vif's port.
     #[inline]
     pub(crate) fn port_of(&self, vif: usize) -> u32 {
         self.vifs[vif].port.into()
     }
 
-    /// A vif's part of the state; the slot is that of a vif.
+    /// Returns a vif's part of the state, by the vif's slot.
     #[inline]
     pub(crate) fn vif(&self, vif: usize) -> &VifQueues {
         &self.vifs[vif]
     }
 
-    /// Frames in queues and lists.
+    /// Returns the number of frames in queues and lists.
     #[inline]
     pub(crate) const fn queued(&self) -> u32 {
         self.queued
@@ -239,7 +239,8 @@ impl Queues {
         self.enqueue_for_port(now, vif, (frame, label), now, pool)
     }
 
-    /// [`Self::queue_for_port`] for a frame that arrived earlier and has its share of the pool.
+    /// Does [`Self::queue_for_port`] for a frame that arrived earlier and has its share of the
+    /// pool.
     ///
     /// # Errors
     /// The queue's reason, or that the frame has no room for the tag.
@@ -320,25 +321,25 @@ impl Queues {
         }
     }
 
-    /// The next packet of a tree, or when and why to ask again.
+    /// Returns the next packet of a tree, or when and why to ask again.
     #[inline]
     pub(crate) fn dequeue(&mut self, now: Instant, port: u32, kind: TreeKind) -> Served {
         self.trees[tree_index(port, kind)].dequeue(now)
     }
 
-    /// One of a port's trees.
+    /// Returns one of a port's trees.
     #[inline]
     pub(crate) fn tree(&self, port: u32, kind: TreeKind) -> &Tree {
         &self.trees[tree_index(port, kind)]
     }
 
-    /// The least instant at which a tree may give a packet; [`Instant::FAR_FUTURE`] if all are
-    /// empty.
+    /// Returns the least instant at which a tree may give a packet; [`Instant::FAR_FUTURE`] if all
+    /// are empty.
     pub(crate) fn next(&self) -> Instant {
         self.trees.iter().map(Tree::next).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// [`Self::next`] without the send trees of the ports, by number, that `skips` names.
+    /// Does [`Self::next`] without the send trees of the ports whose numbers `skips` names.
     pub(crate) fn next_without(&self, skips: impl Fn(usize) -> bool) -> Instant {
         let ports = self.trees.chunks(TREES.len()).enumerate();
         let least = ports.flat_map(|(port, trees)| {
@@ -348,7 +349,7 @@ impl Queues {
         least.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// A frame of a vif left the queues.
+    /// Counts a frame of a vif that left the queues.
     #[inline]
     pub(crate) fn left_by_port(&mut self, vif: usize) {
         self.forget();
@@ -357,7 +358,8 @@ impl Queues {
         state.sending = state.sending.saturating_sub(1);
     }
 
-    /// A local frame crosses: from now on it takes room of its receiver, not of its sender.
+    /// Counts a local frame that crosses: from now on it takes room of its receiver, not of its
+    /// sender.
     #[inline]
     pub(crate) fn crossed(&mut self, from: usize, to: usize) {
         debug_assert!(self.vifs[from].sending > 0, "a frame that crosses was counted as it came");
@@ -365,7 +367,7 @@ impl Queues {
         self.vifs[to].receiving += 1;
     }
 
-    /// A frame that was held for a vif is given up; `vif` may have left.
+    /// Counts a frame out that was held for a vif and is given up; `vif` may have left.
     pub(crate) fn given_up(&mut self, vif: usize, direction: Direction) {
         self.forget();
         if let Some(state) = self.vifs.get_mut(vif) {
@@ -377,14 +379,14 @@ impl Queues {
         }
     }
 
-    /// One frame fewer is held.
+    /// Counts one held frame less.
     #[inline]
     pub(crate) fn forget(&mut self) {
         debug_assert!(self.queued > 0, "a frame is forgotten once");
         self.queued = self.queued.saturating_sub(1);
     }
 
-    /// Charges what a vif sent through one tree to the others that share its limits.
+    /// Charges the bytes that a vif sent through one tree to the other trees that share its limits.
     pub(crate) fn charge_sender(&mut self, now: Instant, vif: usize, bytes: u32, other: TreeKind) {
         let state = &self.vifs[vif];
         let class = if other == TreeKind::Send { state.send } else { state.local };
@@ -414,7 +416,8 @@ impl Queues {
         }
     }
 
-    /// Packets of a vif that its queues, or those towards it, and its share of the pool can take.
+    /// Returns the number of packets of a vif, or towards it, that its queues and its share of the
+    /// pool can take.
     pub(crate) fn room(&self, vif: usize, direction: Direction) -> u32 {
         let state = &self.vifs[vif];
         let tree = |kind| &self.trees[tree_index(state.port.into(), kind)];
@@ -433,7 +436,7 @@ impl Queues {
         room.min(self.pool.left(self.queued, held, floor))
     }
 
-    /// Frames that wait on behalf of a vif.
+    /// Returns the number of frames that wait on behalf of a vif.
     pub(crate) fn waiting(&self, vif: usize, direction: Direction) -> u32 {
         match direction {
             Direction::Send => self.vifs[vif].sending,
@@ -441,7 +444,7 @@ impl Queues {
         }
     }
 
-    /// The backlog of a vif in the tree of its port, in accounted bytes.
+    /// Returns the backlog of a vif in the tree of its port, in accounted bytes.
     pub(crate) fn backlog(&self, vif: usize, direction: Direction) -> Backlog {
         let state = &self.vifs[vif];
         let (kind, class) = match direction {
@@ -451,7 +454,7 @@ impl Queues {
         self.trees[tree_index(state.port.into(), kind)].class_backlog(class)
     }
 
-    /// The counters of a vif's flows.
+    /// Returns the counters of a vif's flows.
     pub(crate) fn flow_counters(&self, vif: usize, direction: Direction) -> FlowCounters {
         let state = &self.vifs[vif];
         let of = |kind, class| {
@@ -466,7 +469,7 @@ impl Queues {
         }
     }
 
-    /// When the first of a vif's queued packets arrived.
+    /// Returns when the first of a vif's queued packets arrived.
     pub(crate) fn oldest(&self, vif: usize, direction: Direction) -> Option<Instant> {
         let state = &self.vifs[vif];
         let tree = |kind| &self.trees[tree_index(state.port.into(), kind)];
@@ -535,7 +538,7 @@ impl PortQueues {
 }
 
 impl VifQueues {
-    /// The slot of the interface of its port.
+    /// Returns the slot of the interface of its port.
     #[inline]
     pub(crate) fn port_slot(&self) -> usize {
         self.port_slot.into()
@@ -561,7 +564,7 @@ impl VifQueues {
     };
 }
 
-/// The place of a port's tree.
+/// Returns the place of a port's tree.
 #[inline]
 const fn tree_index(port: u32, kind: TreeKind) -> usize {
     port as usize * TREES.len() + kind as usize

@@ -3,13 +3,13 @@
 //!
 //! **Problem.** A scheduler serves a class as if its device took everything. Where the receiver is
 //! slower than its rate, frames would leave the queue, in which flows take turns, for one list in
-//! order of arrival: a ping would wait behind all of them.
+//! order of arrival, and a ping would wait behind all of them.
 //!
 //! **Idea.** The list is bounded in bytes ([`weir_policy::Policy::in_flight`]). Once it is full,
 //! the vif's class in the receive tree is *paused* ([`weir_sched::Scheduler::pause`]) until the
 //! list is empty. The rest waits where flows are told apart and `CoDel` sees how long. Frames from
-//! another vif of the node come through their sender's class, which has other receivers, too: they
-//! are not held. Nor are those of a port whose scheduler pauses nothing.
+//! another vif of the node come through their sender's class, which has other receivers, too: these
+//! frames are not held. Nor are those of a port whose scheduler pauses nothing.
 
 use weir_units::Instant;
 
@@ -28,7 +28,7 @@ impl Queues {
         self.device_waits(vif, self.frames.slot(id).len);
     }
 
-    /// Takes the first of them, which still counts as queued.
+    /// Takes the first frame that waits for a vif's device alone; it still counts as queued.
     pub(super) fn pop_ready(&mut self, vif: usize) -> Option<(FrameSlot, Frame)> {
         let list = &mut self.vifs[vif].ready;
         let found = self.frames.pop(list)?;
@@ -39,7 +39,7 @@ impl Queues {
         Some(found)
     }
 
-    /// Takes the first frame that waits for a vif's device alone, which gets it.
+    /// Hands the first frame that waits for a vif's device alone to that device.
     #[inline]
     pub(crate) fn deliver_ready(&mut self, now: Instant, vif: usize) -> Option<(FrameSlot, Frame)> {
         let found = self.pop_ready(vif)?;
@@ -57,7 +57,7 @@ impl Queues {
         !self.vifs[vif].ready.is_empty()
     }
 
-    /// The next vif, from a slot on, with a frame that waits for its device alone.
+    /// Returns the next vif, from a slot on, with a frame that waits for its device alone.
     pub(crate) fn next_ready(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
         let mut bits = self.ready.get(word)? & (u64::MAX << (from % 64));
@@ -68,7 +68,8 @@ impl Queues {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
-    /// A frame was added to those that wait for a vif's device.
+    /// Counts a frame that was added to those that wait for a vif's device, and pauses the vif's
+    /// class at the bound.
     #[inline]
     fn device_waits(&mut self, vif: usize, len: u16) {
         let Some(device) = self.devices.get_mut(vif) else { return };
@@ -81,7 +82,7 @@ impl Queues {
         }
     }
 
-    /// A vif's device took a frame.
+    /// Counts a frame that a vif's device took, and resumes the vif's class after the last one.
     #[inline]
     fn device_took(&mut self, now: Instant, vif: usize, len: u16) {
         let Some(device) = self.devices.get_mut(vif) else { return };

@@ -50,7 +50,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Has every part follow a policy that was checked. Returns the frames that lost their place,
+    /// Makes every part follow a policy that was checked. Returns the frames that lost their place,
     /// and the pacers of routers that left.
     pub(super) fn follow(
         &mut self,
@@ -60,7 +60,7 @@ impl Switch {
     ) -> (LostFrames, Vec<Pacer>) {
         let changes = self.ids.follow(policy);
         let ids = &self.ids;
-        // First, since the queues forget what vifs that left had waiting.
+        // First, since the queues forget the frame counts of vifs that left.
         let smoothed = self.smoothing.follow(now, policy, ids, &changes);
         let mut lost = self.queues.follow(now, (policy, shares), ids, &changes);
         lost.orphans.extend(smoothed);
@@ -73,7 +73,8 @@ impl Switch {
         (lost, pacers)
     }
 
-    /// Frees a frame that lost its queue, and settles the accounts of those it belonged to.
+    /// Frees a frame that lost its queue, and counts the drop at the interfaces that it belonged
+    /// to.
     fn free_orphan<P: FramePool>(&mut self, orphan: &OrphanedPacket, pool: &mut P) {
         let (vif, id) = (orphan.vif as usize, orphan.packet.id);
         let frame = self.queues.frames.slot(id);

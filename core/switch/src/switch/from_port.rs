@@ -57,7 +57,7 @@ impl Switch {
         while let Some((_, next)) = self.next_from_port(now, place, &arrival, member) {
             (count, member) = (count + 1, next);
         }
-        // The port counted it with its tag, which is gone by now.
+        // The port counted the frame with its headers, which are gone by now.
         let arrived = Frame { len: arrival.wire, ..arrival.frame };
         if count == 0 {
             return self.drop_at_port(slot, Reason::NoDestination, arrived, pool);

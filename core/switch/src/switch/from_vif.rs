@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Frames from a vif: to its port, to another vif of its slice, or to all of both.
+//! Frames from a vif: to its port, to another vif of its slice, or to the port and all these vifs.
 
 use weir_policy::Direction;
 use weir_units::Instant;
@@ -150,8 +150,8 @@ impl Switch {
         }
     }
 
-    /// Queues a frame of one vif for another. `accepted`: a stage before the trees has taken it, so
-    /// that only its receiver may refuse it.
+    /// Queues a frame of one vif for another. `accepted` is set if a stage before the trees has
+    /// taken the frame, so that only its receiver may refuse it.
     ///
     /// # Errors
     /// The bound that it would break.
@@ -166,7 +166,8 @@ impl Switch {
         let bytes = arrival.frame.len;
         let accounting = self.queues.port(self.queues.port_of(from)).accounting;
         let accounted = accounting.bytes(bytes, 0);
-        // The sender's own bounds come first, so that they cost the receiver nothing.
+        // The sender's own bounds are checked first, so that a refusal by them costs the receiver
+        // nothing.
         if !accepted {
             self.queues.check_local_room(from)?;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The switch: its parts, how they are made from a policy, and what can be read from them.
+//! The switch: its parts, how they are made from a policy, and the state that they show.
 //!
 //! A frame goes through the parts in this order, and each has its own invariants:
 //!
@@ -99,7 +99,7 @@ pub enum SwitchError {
 }
 
 impl Switch {
-    /// The switch that a policy describes, all queues empty.
+    /// Returns the switch that a policy describes, all queues empty.
     ///
     /// # Errors
     /// [`SwitchError`], by the checks of [`Switch::validate`].
@@ -144,17 +144,18 @@ impl Switch {
         self.flow_seed = seed;
     }
 
-    /// Packets that a vif may hand in now without a refusal (`send`), or that may be handed in for
-    /// it (`receive`). The credit is the least of the room in its queues, its share of the pool,
-    /// and the tokens of the policers of vif, router and slice; zero for a vif that does not exist.
-    /// Vifs of one router or slice share tokens, so grant these to one vif at a time.
+    /// Returns the number of packets that a vif may hand in now without a refusal (`send`), or that
+    /// may be handed in for it (`receive`). The credit is the least of the room in its queues, its
+    /// share of the pool, and the packet tokens of the policers of vif, router and slice; zero for
+    /// a vif that does not exist. Bits that are policed do not count. Vifs of one router or slice
+    /// share tokens, so grant these to one vif at a time.
     #[must_use]
     pub fn credit(&self, now: Instant, vif: VifId, direction: Direction) -> u32 {
         let Some(vif) = self.slot(vif) else { return 0 };
         self.window_room(now, vif, direction).min(self.other_room(now, vif, direction))
     }
 
-    /// The part of [`Self::credit`] that a smooth window lets in.
+    /// Returns the part of [`Self::credit`] that a smooth window lets in.
     fn window_room(&self, now: Instant, vif: usize, direction: Direction) -> u32 {
         let held = self.queues.held(vif, direction);
         let longest = self.policy.node.frame_size.packet_max().get();
@@ -162,7 +163,7 @@ impl Switch {
         self.smoothing.room(now, (vif, direction), held, longest)
     }
 
-    /// The part of [`Self::credit`] that queues, limits and policers let in.
+    /// Returns the part of [`Self::credit`] that queues, limits and policers let in.
     fn other_room(&self, now: Instant, vif: usize, direction: Direction) -> u32 {
         let mut room = self.queues.room(vif, direction);
         if direction == Direction::Receive {
@@ -261,46 +262,47 @@ impl Switch {
         self.taps.read(vif, take)
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     #[must_use]
     pub const fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The interface of a port of the policy in force. For a port that does not exist, it returns
-    /// an id that no interface has.
+    /// Returns the interface of a port of the policy in force. For a port that does not exist, it
+    /// returns an id that no interface has.
     #[must_use]
     pub fn port_iface(&self, port: PortId) -> IfaceId {
         self.ids.iface(self.ids.port_slot(port))
     }
 
-    /// The interface of a vif of the policy in force. For a vif that does not exist, it returns an
-    /// id that no interface has.
+    /// Returns the interface of a vif of the policy in force. For a vif that does not exist, it
+    /// returns an id that no interface has.
     #[must_use]
     pub fn vif_iface(&self, vif: VifId) -> IfaceId {
         self.ids.iface(self.ids.vif_slot(vif))
     }
 
-    /// The vif of the policy in force behind an interface; `None` for a port, or if there is none.
+    /// Returns the vif of the policy in force behind an interface; `None` for a port, or if there
+    /// is none.
     #[must_use]
     pub fn vif_of(&self, iface: IfaceId) -> Option<VifId> {
         self.ids.vif_id(self.ids.vif_of(iface)?)
     }
 
-    /// The counters of an interface in one direction; `None` if it does not exist.
+    /// Returns the counters of an interface in one direction; `None` if it does not exist.
     #[must_use]
     pub fn counters(&self, iface: IfaceId, direction: Direction) -> Option<&Counters> {
         self.ledger.get(self.ids.slot_of(iface)?, direction)
     }
 
-    /// Frames that wait on behalf of a vif. `send`: frames from it, in the queues of port and
-    /// bridge. `receive`: frames towards it, in queues and before its device.
+    /// Returns the number of frames that wait on behalf of a vif. `send`: frames from it, in the
+    /// queues of port and bridge. `receive`: frames towards it, in queues and before its device.
     #[must_use]
     pub fn waiting(&self, vif: VifId, direction: Direction) -> u32 {
         self.slot(vif).map_or(0, |vif| self.queues.waiting(vif, direction))
     }
 
-    /// The backlog of a vif before and in the tree of its port, in accounted bytes.
+    /// Returns the backlog of a vif before and in the tree of its port, in accounted bytes.
     #[must_use]
     pub fn queue_backlog(&self, vif: VifId, direction: Direction) -> Backlog {
         let Some(vif) = self.slot(vif) else { return Backlog::default() };
@@ -309,16 +311,16 @@ impl Switch {
         Backlog { packets: smoothed.packets + queued.packets, bytes: smoothed.bytes + queued.bytes }
     }
 
-    /// The counters of a vif's flows; zero where its flows share a queue.
+    /// Returns the counters of a vif's flows; zero where its flows share a queue.
     #[must_use]
     pub fn flow_counters(&self, vif: VifId, direction: Direction) -> FlowCounters {
         let vif = self.slot(vif);
         vif.map_or_else(FlowCounters::default, |vif| self.queues.flow_counters(vif, direction))
     }
 
-    /// The time that the first of a vif's queued frames has waited: the delay of the next frame to
-    /// leave. Zero if none waits. Frames that wait for the limit of a router count for each of its
-    /// vifs. Time in a device before a frame is read is not included.
+    /// Returns the time that the first of a vif's queued frames has waited: the delay of the next
+    /// frame to leave. Zero if none waits. Frames that wait for the limit of a router count for
+    /// each of its vifs. Time in a device before a frame is read is not included.
     #[must_use]
     pub fn wait(&self, now: Instant, vif: VifId, direction: Direction) -> Nanos {
         let Some(vif) = self.slot(vif) else { return Nanos::ZERO };
@@ -333,32 +335,34 @@ impl Switch {
         }
     }
 
-    /// The state of a vif's smooth window in one direction, if its policy has one.
+    /// Returns the state of a vif's smooth window in one direction, if its policy has one.
     #[must_use]
     pub fn smooth_state(&self, vif: VifId, direction: Direction) -> Option<SmoothState> {
         self.smoothing.state(self.slot(vif)?, direction)
     }
 
-    /// The packet rate that [`Switch::limit_router`] set; `None` without a limit.
+    /// Returns the packet rate that [`Switch::limit_router`] set; `None` without a limit.
     #[must_use]
     pub fn router_limit(&self, router: RouterId) -> Option<PacketRate> {
         self.pacers.rate(self.ids.router(router))
     }
 
-    /// Frames in all queues.
+    /// Returns the number of frames in all queues.
     #[must_use]
     pub const fn queued(&self) -> u32 {
         self.queues.queued()
     }
 
-    /// Frames dropped because a change of policy removed their queue, or charged to no interface.
+    /// Returns the number of frames dropped because a change of policy removed their queue or
+    /// requires headers for which they have no room, or because no interface could be charged with
+    /// them.
     #[must_use]
     pub const fn removed(&self) -> u64 {
         self.ledger.removed
     }
 
-    /// All addresses of the bridges: (port, VLAN or 0, MAC as a number, interface, true if the
-    /// policy gives it and false if it was learned).
+    /// Returns all addresses of the bridges: (port, VLAN or 0, MAC as a number, interface, true if
+    /// the policy gives it and false if it was learned).
     pub fn addresses(&self) -> impl Iterator<Item = (PortId, u16, u64, IfaceId, bool)> + '_ {
         self.forwarding.addresses().filter_map(|(port, vlan, mac, iface, fixed)| {
             let position = self.ids.ports.position(port as usize)?;
@@ -367,13 +371,13 @@ impl Switch {
         })
     }
 
-    /// The slot of a vif of the policy in force.
+    /// Returns the slot of a vif of the policy in force.
     fn slot(&self, vif: VifId) -> Option<usize> {
         let slot = self.ids.vif_slot(vif);
         (slot < self.ids.interface_count()).then_some(slot)
     }
 
-    /// The interface of the port whose bridge a vif is attached to.
+    /// Returns the interface of the port whose bridge a vif is attached to.
     fn port_of_vif(&self, vif: usize) -> IfaceId {
         self.ids.iface(self.queues.vif(vif).port_slot())
     }

@@ -2,9 +2,9 @@
 //! The way in: frames are handed in by interface, alone or in batches.
 //!
 //! A packet touches some ten cache lines that no other packet of the batch does, and each that is
-//! missing costs as much as a hundred instructions. A batch is therefore read twice: first all
-//! loads, which do not depend on each other, so that memory answers them at the same time; then the
-//! work. (So do VPP's graph nodes, which process frames of up to 256 packets node by node.)
+//! missing costs as much as a hundred instructions. A batch is therefore read twice: first for all
+//! loads, which do not depend on each other, so that memory answers them at the same time; then for
+//! the work. (So do VPP's graph nodes, which process frames of up to 256 packets node by node.)
 
 use weir_policy::Direction;
 use weir_units::Instant;
@@ -40,8 +40,8 @@ impl Switch {
         }
     }
 
-    /// [`Switch::receive`] for many frames of one interface: headers are fetched ahead, so that
-    /// waits for memory overlap. Best with 16 to 64 frames.
+    /// Does [`Switch::receive`] for many frames of one interface: headers are fetched ahead, so
+    /// that waits for memory overlap. Best with 16 to 64 frames.
     pub fn receive_batch<P: FramePool>(
         &mut self,
         now: Instant,
@@ -55,8 +55,8 @@ impl Switch {
         }
     }
 
-    /// [`Switch::receive_batch`] for frames of several interfaces, such as vifs with few frames
-    /// each.
+    /// Does [`Switch::receive_batch`] for frames of several interfaces, such as vifs with few
+    /// frames each.
     pub fn receive_burst<P: FramePool>(
         &mut self,
         now: Instant,
@@ -70,7 +70,7 @@ impl Switch {
     }
 
     /// Reads, for all frames at once, what each will need: its header first, then what the header
-    /// leads to. Queues are only asked for: nothing that is found here depends on them.
+    /// leads to. Queues are only prefetched, since no other load here depends on them.
     fn fetch<P: FramePool>(
         &self,
         now: Instant,
@@ -112,7 +112,7 @@ impl Switch {
         counted ^ self.queues.fetch(vif, Direction::Receive)
     }
 
-    /// Tells scheduling of a frame. Its flow is looked for only where a queue asks for it.
+    /// Labels a frame for its queue. The flow is computed only where the queue tells flows apart.
     #[inline(always)]
     pub(super) fn label<P: FramePool>(
         &self,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames of vifs with a smooth window: into the stage before the trees, and out of it when due.
 //!
-//! A frame is counted as queued when it is taken here. What its vif sends and what it receives
-//! passes one shaper each, wherever it comes from or goes to.
+//! A frame is counted as queued when it is taken here. All frames that a vif sends pass one shaper,
+//! and all that it receives another, wherever they go to or come from.
 
 use weir_policy::Direction;
 use weir_sched::Packet;
@@ -19,7 +19,7 @@ use crate::tree::TreeKind;
 use crate::types::IfaceId;
 
 impl Switch {
-    /// Has a frame wait for its release.
+    /// Lets a frame wait for its release.
     ///
     /// # Errors
     /// The bound that it would break.
@@ -75,7 +75,7 @@ impl Switch {
         self.smoothing.admit(now, (to, Direction::Receive), held, frame)
     }
 
-    /// Lets every frame go whose release has come, if its queue has room for it.
+    /// Releases every frame that is due and has room in its queue.
     #[inline(always)]
     pub(super) fn release_smoothed<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
         if self.smoothing.next() <= now {
@@ -178,8 +178,8 @@ impl Switch {
     }
 }
 
-/// Returns what scheduling is told of a frame: it was accepted, and where its queue got flows
-/// meanwhile it leaves before them, since it came before.
+/// Returns the label of a frame: it was accepted. Where its queue got flows meanwhile, it leaves
+/// before them, since it arrived before.
 const fn label(frame: &SmoothedFrame) -> FlowLabel {
     FlowLabel { ecn: frame.ecn, flow: 0, accepted: true }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The way out: the next frame of a port's tree, or of those that were scheduled for a vif.
+//! The way out: the next frame of a port's tree, or of the frames that were scheduled for a vif.
 
 use weir_policy::{Direction, PortId};
 use weir_sched::{Packet, PhaseCounters, WaitReason};
@@ -18,8 +18,8 @@ use crate::tree::{NO_VIF, Served, TreeKind};
 use crate::types::{IfaceId, Transmit};
 
 impl Switch {
-    /// The next frame for an interface, or exactly when and why to ask again. Called only while
-    /// its device can take a frame: nothing is dropped after this. Early calls are harmless.
+    /// Returns the next frame for an interface, or exactly when and why to ask again. Called only
+    /// while its device can take a frame: nothing is dropped after this. Early calls are harmless.
     pub fn transmit<P: FramePool>(&mut self, now: Instant, to: IfaceId, pool: &mut P) -> Transmit {
         if let Some(vif) = self.ids.vif_of(to) {
             return self.transmit_to_vif(now, vif, pool);
@@ -78,7 +78,8 @@ impl Switch {
         }
     }
 
-    /// The vifs with a frame that waits for nothing but their device, in order of their slots.
+    /// Returns the vifs with a frame that waits for nothing but their device, in order of their
+    /// slots.
     pub fn ready(&self) -> impl Iterator<Item = IfaceId> + '_ {
         let mut from = 0;
         core::iter::from_fn(move || {
@@ -88,21 +89,23 @@ impl Switch {
         })
     }
 
-    /// The next vif with a frame that waits for nothing but its device, from the slot of `from` on.
-    /// For loops that transmit as they go.
+    /// Returns the next vif with a frame that waits for nothing but its device, from the slot of
+    /// `from` on. For loops that transmit as they go.
     #[must_use]
     pub fn next_ready(&self, from: IfaceId) -> Option<IfaceId> {
         self.queues.next_ready(from.slot()).map(|vif| self.ids.iface(vif))
     }
 
-    /// When something is due: the lesser of [`Switch::next_scheduled`] and [`Switch::next_paced`].
+    /// Returns when something is due: the lesser of [`Switch::next_scheduled`] and
+    /// [`Switch::next_paced`].
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
         self.next_beside(self.queues.next())
     }
 
-    /// [`Switch::next_event`] for a caller who cannot send by some ports now: without what waits to
-    /// leave by them. `full` has a bit for each, by its position.
+    /// Does [`Switch::next_event`] for a caller that cannot send by some ports now: frames that
+    /// wait to leave by these ports do not count. `full` has a bit for each such port, by its
+    /// position.
     #[must_use]
     pub fn next_event_without(&self, full: u64) -> Option<Instant> {
         if full == 0 {
@@ -115,38 +118,38 @@ impl Switch {
         self.next_beside(self.queues.next_without(skips))
     }
 
-    /// The least of `trees`, the next release of a smooth window, and the next of a limit.
+    /// Returns the least of `trees`, the next release of a smooth window, and the next of a limit.
     fn next_beside(&self, trees: Instant) -> Option<Instant> {
         let next = trees.min(self.smoothing.next()).min(self.pacers.next());
         Some(next).filter(|next| *next < Instant::FAR_FUTURE)
     }
 
-    /// The least instant at which a tree may give a frame, or a shaper releases one to its tree.
-    /// `None` if nothing waits in any.
-    /// Frames that only wait for a vif's device are [`Switch::ready`], and have no instant. May
-    /// change with every call of a method that takes `&mut self`.
+    /// Returns the least instant at which a tree may give a frame, or a shaper releases one to its
+    /// tree. `None` if nothing waits in any. Frames that only wait for a vif's device are
+    /// [`Switch::ready`], and have no instant. May change with every call of a method that takes
+    /// `&mut self`.
     #[must_use]
     pub fn next_scheduled(&self) -> Option<Instant> {
         let next = self.queues.next().min(self.smoothing.next());
         Some(next).filter(|next| *next < Instant::FAR_FUTURE)
     }
 
-    /// When the next phase of a cycle begins that packets wait for; `None` if none wait for one. A
-    /// caller that is late for it loses a part of the phase.
+    /// Returns when the next phase of a cycle begins that packets wait for; `None` if none wait for
+    /// one. A caller that is late for it loses a part of the phase.
     #[must_use]
     pub fn next_phase(&self) -> Option<Instant> {
         Some(self.queues.next_phase()).filter(|next| *next < Instant::FAR_FUTURE)
     }
 
-    /// How punctually the phases of a port were served; `None` if it has no cycle.
+    /// Returns how punctually the phases of a port were served; `None` if it has no cycle.
     #[must_use]
     pub fn phase_counters(&self, port: PortId) -> Option<PhaseCounters> {
         self.policy.ports.get(port.0 as usize)?;
         self.queues.tree(self.ids.port(port), TreeKind::Send).phase_counters()
     }
 
-    /// The least instant at which a router's limit may let a frame pass, on its grid: a caller
-    /// that looks a little later loses nothing. `None` if nothing waits for a limit.
+    /// Returns the least instant at which a router's limit may let a frame pass, on its grid: a
+    /// caller that looks a little later loses nothing. `None` if nothing waits for a limit.
     #[must_use]
     pub fn next_paced(&self) -> Option<Instant> {
         Some(self.pacers.next()).filter(|next| *next < Instant::FAR_FUTURE)
@@ -182,7 +185,7 @@ impl Switch {
         }
     }
 
-    /// The earlier of a tree's wait and the next release of a smooth window.
+    /// Returns the earlier of a tree's wait and the next release of a smooth window.
     fn wait_or_release(&self, waits: Served) -> Transmit {
         let release = self.smoothing.next();
         match waits {
@@ -194,7 +197,7 @@ impl Switch {
         }
     }
 
-    /// Up to [`TRANSMIT_BATCH`] frames for a port.
+    /// Writes frames for a port into `out`, up to [`TRANSMIT_BATCH`] and one; returns how many.
     fn transmit_some<P: FramePool>(
         &mut self,
         now: Instant,
@@ -237,7 +240,8 @@ impl Switch {
         count
     }
 
-    /// A frame of a vif leaves by its port; `None` if it cannot take the tag that it needs now.
+    /// Takes a frame of a vif out by its port; `None` if it has no room for the headers that it
+    /// needs now.
     #[inline]
     fn leave_by_port<P: FramePool>(
         &mut self,
@@ -303,7 +307,7 @@ impl Switch {
         Transmit::Frame(frame)
     }
 
-    /// The earliest wait of the two trees that feed a vif and of the windows before them.
+    /// Returns the earliest wait of the two trees that feed a vif and of the windows before them.
     fn wait_of_vif(&self, port: u32) -> Transmit {
         let receive = self.queues.tree(port, TreeKind::Receive);
         let local = self.queues.tree(port, TreeKind::Local);
@@ -327,8 +331,8 @@ impl Switch {
         self.release_paced(now, pool);
     }
 
-    /// Moves up to `most` local frames to the vifs they are for; returns how many. Asked for each
-    /// packet, of any kind: mostly none is due.
+    /// Moves up to `most` local frames to the vifs they are for; returns how many. It is called for
+    /// each packet of any kind, and mostly no local frame is due.
     #[inline(always)]
     fn advance_local<P: FramePool>(
         &mut self,
@@ -369,7 +373,7 @@ impl Switch {
         most
     }
 
-    /// A frame from a port was scheduled for a vif.
+    /// Passes a frame from a port to the vif for which it was scheduled.
     fn reach_vif<P: FramePool>(
         &mut self,
         now: Instant,
@@ -392,7 +396,7 @@ impl Switch {
         self.hand_on(now, from, vif, packet.id, pool);
     }
 
-    /// A frame of one vif was scheduled for another.
+    /// Passes a frame of one vif to another vif, for which it was scheduled.
     fn cross<P: FramePool>(
         &mut self,
         now: Instant,
@@ -409,8 +413,9 @@ impl Switch {
             self.ledger.removed += 1;
             return self.give_up(from, Direction::Send, packet, Reason::Removed, pool);
         };
-        // Until it crosses it takes room of its sender alone, so that a sender's backlog takes
-        // nothing from what others may send here. It has its place in the pool already.
+        // Until a frame crosses, it takes room of its sender alone, so that a sender's backlog
+        // takes no room from other senders to this vif. The frame has its place in the pool
+        // already.
         let others = self.queues.queued().saturating_sub(1);
         let smoothed = self.smoothing.smooths(to, Direction::Receive);
         let admitted = self.queues.check_receive_room(to, others).and_then(|()| match smoothed {
@@ -440,8 +445,8 @@ impl Switch {
         }
     }
 
-    /// A frame that came from an interface was scheduled for a vif: it waits for the limit of the
-    /// vif's router, or for the device alone.
+    /// Hands on a frame from an interface that was scheduled for a vif: it waits for the limit of
+    /// the vif's router, or for the device alone.
     pub(super) fn hand_on<P: FramePool>(
         &mut self,
         now: Instant,
@@ -467,7 +472,7 @@ impl Switch {
         }
     }
 
-    /// Hands on what the limits let pass by now.
+    /// Hands on the frames that the limits let pass by now.
     fn release_paced<P: FramePool>(&mut self, now: Instant, pool: &mut P) {
         if !self.pacers.is_due(now) {
             return;
@@ -532,7 +537,7 @@ impl Switch {
     }
 }
 
-/// A frame that waited for a limit waits for its device alone from now on.
+/// Lets a frame pass that waited for a limit: it waits for its device alone from now on.
 fn let_pass<P: FramePool>(
     ids: &Ids,
     queues: &mut Queues,

@@ -65,7 +65,7 @@ impl MeasurementReport {
     }
 }
 
-/// The time of recovery, with a mark where it is a bound.
+/// Returns the time of recovery, with a mark where it is a bound.
 fn recovery_text(recovery: &Recovery) -> String {
     let time = time_text(recovery.recovery_ns);
     match (recovery.is_lossy_at_end, recovery.tester_missed > 0) {

@@ -13,7 +13,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// Says whether the thread used nearly all that it had.
+    /// Returns true if the thread used nearly all of its budget.
     #[must_use]
     pub fn is_exhausted(self) -> bool {
         let (used, given) = (u64::from(self.used.as_ppm()), u64::from(self.given.as_ppm()));
@@ -21,8 +21,8 @@ impl Need {
     }
 }
 
-/// Splits a router's budget over its threads by their need, each at least `least`; the parts come
-/// to the budget, but for less than one millionth a thread.
+/// Splits a router's budget over its threads by their need; each gets at least `least`. The sum of
+/// the parts is the budget, less at most one millionth for each thread.
 ///
 /// A thread that used nearly all that it had wants twice as much; any other a quarter more than it
 /// used. Beyond the least parts, the budget is divided in proportion to these wants.
@@ -59,9 +59,8 @@ pub(super) fn least_of_guarantee(budget: CpuShare, count: usize, period: Nanos) 
 /// %)), where e is an equal part, or what the kernel takes if that is more.
 ///
 /// For example, two threads share a cap of 8 %, so e = 4 %: an idle thread keeps 1 %, and the busy
-/// one gets 7 %. The cost is
-/// that part of the cap, which nobody uses; for it, a packet that wakes an idle thread, some 30 µs
-/// of work, waits 3 ms and not 30.
+/// one gets 7 %. The cost is the idle thread's part of the cap, which nobody uses. The gain: a
+/// packet that wakes an idle thread, some 30 µs of work, waits 3 ms instead of 30 ms.
 #[must_use]
 pub(super) fn least_of_cap(budget: CpuShare, count: usize, period: Nanos) -> CpuShare {
     let equal = budget.as_ppm() / of_count(count);
@@ -69,7 +68,7 @@ pub(super) fn least_of_cap(budget: CpuShare, count: usize, period: Nanos) -> Cpu
     CpuShare::from_ppm(least).max(kernels_least(period))
 }
 
-/// Returns the least budget of so many threads together: the kernel's least runtime each.
+/// Returns the least budget of `count` threads together: the least runtime of each.
 #[must_use]
 pub(super) fn least_of_threads(count: usize, period: Nanos) -> CpuShare {
     CpuShare::from_ppm(of_count(count).saturating_mul(kernels_least(period).as_ppm()))
@@ -94,7 +93,7 @@ fn share(ppm: u128) -> CpuShare {
     CpuShare::from_ppm(u32::try_from(ppm).unwrap_or(u32::MAX))
 }
 
-/// The runtime that a share is of a period; at least what the kernel takes.
+/// Returns the runtime that is this share of a period, and at least [`RUNTIME_LEAST`].
 #[must_use]
 pub fn runtime(share: CpuShare, period: Nanos) -> Nanos {
     share.time_in_floor(period).max(RUNTIME_LEAST)
@@ -105,7 +104,8 @@ pub const RUNTIME_LEAST: Nanos = Nanos::from_micros(5);
 
 /// The least part of a thread, as a fraction of an equal part: a tenth.
 const LEAST_PARTS: u32 = 10;
-/// And by a cap, where that is less: half of an equal part, as far as that is not more than this.
+/// The bound, in millionths, up to which the least part of a thread under a cap is half of an equal
+/// part.
 const LEAST_PPM: u32 = 10_000;
 
 #[cfg(test)]
@@ -157,8 +157,8 @@ mod tests {
         assert_eq!(split_cap(CpuShare::MAX, &[huge; 3]).len(), 3);
     }
 
-    /// Goal: idle threads do not eat a guarantee. One of ten works; at each look it has used all
-    /// that it had.
+    /// Goal: idle threads do not use up a guarantee. One of ten threads works, and uses its whole
+    /// budget between looks.
     #[test]
     fn one_of_ten_threads_works_and_has_nine_tenths_of_the_guarantee() {
         for (guarantee, period) in [(20, 5), (60, 2), (5, 10)] {

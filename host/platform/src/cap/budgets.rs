@@ -391,7 +391,8 @@ const WORKER_PERIOD: Nanos = Nanos::from_millis(1);
 /// own server of ordinary threads. Linux 6.18 refuses 91.
 pub const PERCENT_GRANTED: u32 = 90;
 
-/// Most threads of a router that can have a budget: split over more, each part would be useless.
+/// The most threads of a router that can have a budget: split over more, each part would be
+/// useless.
 pub const THREADS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -416,7 +417,8 @@ mod tests {
         assert_eq!(refused, "router b: shares add up to 100%, the kernel grants at most 90%");
     }
 
-    /// Two processors, of which the worker reserved 30 %: 150 % for routers.
+    /// Goal: on two processors, of which the worker reserved 30 %, routers get at most 150 %
+    /// together.
     #[test]
     fn who_asks_for_more_than_is_left_gets_what_is_left() {
         let budgets = Budgets::of(pool(2), percent(30));
@@ -437,7 +439,8 @@ mod tests {
         assert_eq!(Budgets::of(pool(1), percent(95)).bound(), CpuShare::ZERO);
     }
 
-    /// XTC never lowers a budget below a guarantee, and lifting its cap leaves the guarantee.
+    /// Goal: a cap never lowers a budget below a guarantee, and lifting the cap leaves the
+    /// guarantee.
     #[test]
     fn a_cap_never_takes_a_guarantee_away() {
         let budgets = Budgets::of(pool(2), CpuShare::ZERO);

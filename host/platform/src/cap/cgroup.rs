@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A cap of processes and guests: the CPU quota of a control group, version 1 or 2.
 //!
-//! A group of Weir's own ([`make`], [`join`]) or that of a guest ([`CgroupCap::adopt`]). The kernel
-//! holds threads to it when they return to user mode: since Linux 6.18 the kernel's own threads,
-//! and so the forwarding of a namespace, are never held.
+//! The group is one that Weir makes ([`make`], [`join`]) or that of a guest ([`CgroupCap::adopt`]).
+//! The kernel throttles threads when they return to user mode. So since Linux 6.18 the kernel's own
+//! threads, which forward for a namespace, are never throttled.
 //!
 //! Source: Linux, Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
 //! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`).
@@ -30,7 +30,7 @@ use crate::undo::Undo;
 
 pub use threads::{GROUPS_MAX, threads_in};
 
-/// The version of control groups that a folder is of.
+/// The version of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// `cpu.cfs_quota_us` and `cpu.cfs_period_us`.
@@ -46,12 +46,12 @@ pub struct CgroupTree {
     pub root: PathBuf,
     /// Its version.
     pub version: Version,
-    /// Version 2: whether its groups need `+cpu` in the root's `cgroup.subtree_control` first.
+    /// Version 2: true if its groups need `+cpu` in the root's `cgroup.subtree_control` first.
     pub enable: bool,
 }
 
 impl CgroupTree {
-    /// The tree that caps processes on this host.
+    /// Finds the tree that caps processes on this host.
     ///
     /// # Errors
     /// There is none; the text says what was found instead.
@@ -60,8 +60,8 @@ impl CgroupTree {
         Self::among(&mounts, |path| fs::read_to_string(path).unwrap_or_default())
     }
 
-    /// Finds the tree in a text of mounts; `read` gives the text of a file. Version 2 where it has
-    /// the controller: a controller is in one version's tree at a time.
+    /// Finds the tree in a text of mounts; `read` gives the text of a file. It is of version 2 if
+    /// that has the controller; a controller is in the tree of one version at a time.
     fn among(mounts: &str, read: impl Fn(&Path) -> String) -> Result<Self, HostError> {
         let has_cpu = |text: &str| text.split_whitespace().any(|word| word == "cpu");
         let mut without = None;
@@ -90,13 +90,13 @@ impl CgroupTree {
         }))
     }
 
-    /// The group `name` of this tree, one level below its root.
+    /// Returns the group `name` of this tree, one level below its root.
     #[must_use]
     pub fn group(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The group of this tree that a process is in.
+    /// Returns the group of this tree that a process is in.
     fn group_of(&self, process: Identity) -> Result<PathBuf, HostError> {
         let pid = process.pid;
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -146,8 +146,8 @@ pub fn make(tree: &CgroupTree, name: &str) -> Result<Vec<Change>, HostError> {
     Ok(changes)
 }
 
-/// Plans a group for each name, all made by one command. Each is the change of its own name, and
-/// one before them may let groups cap their CPU time.
+/// Plans a group for each name, all made by one command. Each group has a change of its own; a
+/// change before them may enable CPU caps for groups.
 ///
 /// # Errors
 /// A name is refused as [`make`] refuses it.
@@ -247,8 +247,8 @@ pub struct CgroupCap {
     group: PathBuf,
     version: Version,
     shape: QuotaShape,
-    /// True if the group is Weir's own: its weight follows its cap, and what it leaves over of a
-    /// period serves the next.
+    /// True if the group is Weir's own: its weight follows its cap, and quota that it leaves over
+    /// in a period may be used later.
     owned: bool,
 }
 
@@ -288,7 +288,8 @@ impl CgroupCap {
         Ok(Self::new(group, version, shape))
     }
 
-    /// CPU time that the group's threads used since it was made, those that ended included.
+    /// Returns the CPU time that the group's threads, including those that ended, used since it was
+    /// made.
     ///
     /// # Errors
     /// The group is gone; version 1: the file is in another tree, `cpuacct`.
@@ -346,8 +347,8 @@ impl CgroupCap {
         }
     }
 
-    /// Version 1 takes quota and period one by one. The one that lowers the share goes first, so
-    /// that it is never above both of the old and the new.
+    /// Writes quota and period one by one, as version 1 takes them. The value that lowers the share
+    /// goes first, so that the share never exceeds the larger of the old and the new.
     fn write_v1(&self, new: Quota) -> Result<(), CapError> {
         let period_first = match self.quota()? {
             // Without a quota the period binds nobody.
@@ -422,10 +423,10 @@ impl Actuator for CgroupCap {
     }
 }
 
-/// The weight of a group with that cap, in the kernel's units. It is in proportion to the cap, so
-/// that each group gets its part where all caps together are more than the host has. It is never
-/// below the kernel's default, since other work on the host should not take from a router what its
-/// cap allows.
+/// Returns the weight of a group with that cap, in the kernel's units. It is in proportion to the
+/// cap, so that each group gets its part where all caps together are more than the host has. It is
+/// never below the kernel's default, since other work on the host should not take from a router
+/// what its cap allows.
 #[must_use]
 pub fn weight(version: Version, cap: CpuShare) -> u64 {
     let (own, most) = match version {
@@ -456,7 +457,7 @@ fn parse(text: &str) -> Option<Option<Quota>> {
     Some(Some(Quota { quota_us: quota.parse().ok()?, period_us }))
 }
 
-/// The path after the colons of the line of `/proc/PID/cgroup` for the CPU controller.
+/// Returns the path in the line of `/proc/PID/cgroup` for the CPU controller, behind its colons.
 fn own_group(text: &str, version: Version) -> Option<&str> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -493,7 +494,8 @@ const WEIGHT_OF: CpuShare = CpuShare::from_percent(10);
 /// Source: Linux, Documentation/scheduler/sched-bwc.rst, section Burst feature.
 pub const BURST_US: u64 = QUOTA_US_MIN;
 
-/// Control groups are folders: 255 bytes, with room for what is put around the name.
+/// The longest name of a group. Groups are folders, whose names have at most 255 bytes; the rest is
+/// for text around the name.
 pub const NAME_LEN_MAX: usize = 200;
 
 #[cfg(test)]

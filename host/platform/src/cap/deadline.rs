@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A cap as a deadline budget of each of a router's threads (SCHED_DEADLINE): so much time in each
-//! period, and then none. Unlike a quota of a control group it holds the kernel's own threads; and
-//! it is the only cap of threads with a real-time class, which quotas do not hold.
+//! A cap as a deadline budget of each of a router's threads (SCHED_DEADLINE): a runtime in each
+//! period, after which the thread waits for the next one. Unlike a quota of a control group it
+//! holds the kernel's own threads; and it is the only cap of threads with a real-time class, which
+//! quotas do not hold.
 //!
-//! The cap is a wish: [`Budgets`] writes what follows from it and from the router's guarantee.
+//! The cap is a request: [`Budgets`] writes the budgets that follow from it and from the router's
+//! guarantee.
 
 use weir_control::CapRange;
 use weir_units::{CpuShare, Nanos};
@@ -54,8 +56,7 @@ impl DeadlineCap {
         Self::enter(router, &threads, meter, most, budgets)
     }
 
-    /// Caps all threads of a process, as far as they are there now; [`Budgets::enter`] takes later
-    /// ones.
+    /// Caps all threads that a process has now; [`Budgets::enter`] takes later ones.
     ///
     /// # Errors
     /// The process is gone; the journal cannot be written.
@@ -92,7 +93,7 @@ impl DeadlineCap {
         Ok(Self { router: router.to_owned(), meter, budgets, range, user })
     }
 
-    /// CPU time that its threads used.
+    /// Returns the CPU time that its threads used.
     ///
     /// # Errors
     /// One of them is gone.
@@ -127,7 +128,7 @@ impl Actuator for DeadlineCap {
         self.budgets.cap(&self.router, self.range.clamp(cap), self.range.least())
     }
 
-    /// Splits the same cap anew where the threads' needs have changed by much.
+    /// Splits the same cap anew if the needs of the threads have changed much.
     fn refresh(&mut self) -> Result<(), CapError> {
         self.budgets.refresh(&self.router)
     }
@@ -137,15 +138,17 @@ impl Actuator for DeadlineCap {
     }
 }
 
-/// A router that goes leaves its budget to the others; its threads are the journal's to undo.
+/// Forgets the cap, which leaves its budget to other routers. The undo journal makes the threads
+/// ordinary.
 impl Drop for DeadlineCap {
     fn drop(&mut self) {
         self.budgets.forget_cap(&self.router, self.user);
     }
 }
 
-/// Below, a thread's runtime is 20 µs of 2 ms, less than a full batch of 64 packets takes.
+/// The least cap: 20 µs of 2 ms. Below that, a thread's runtime is less than a full batch of 64
+/// packets takes.
 const LEAST_PERCENT: u32 = 1;
 
-/// A tenth of a percent: 2 µs.
+/// The step of caps, a tenth of a percent: 2 µs of a period.
 const GRAIN: CpuShare = CpuShare::from_ppm(1000);

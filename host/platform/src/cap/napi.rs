@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Routers whose forwarding the kernel does: threads that do a device's work, to which a budget can
-//! be given.
+//! Routers for which the kernel forwards: its threads that do a device's work can be given a
+//! budget.
 //!
-//! In soft interrupts forwarding is charged to nobody. With `threaded` on, a thread
+//! Forwarding in soft interrupts is charged to no router. With `threaded` on, a thread
 //! `napi/DEVICE-ID` of the kernel's own does all receive and forward work of a device. A veth has
 //! NAPI only while GRO is on at this end and its peer does not segment late (TSO, GSO).
 //!
@@ -26,7 +26,7 @@ use crate::undo::Undo;
 pub struct NapiDevice {
     /// Its name.
     pub device: String,
-    /// The namespace it is in, by name; none: that of this process.
+    /// The name of its namespace; `None`: that of this process.
     pub namespace: Option<String>,
     /// The other end of a veth, with its namespace.
     pub peer: Option<(String, Option<String>)>,
@@ -45,7 +45,7 @@ pub struct NapiPlan {
 /// Plans how to give a device NAPI threads of its own. Reads only.
 ///
 /// # Errors
-/// A name is none; the device is not there, or its kernel has no NAPI threads.
+/// A name is malformed, the device does not exist, or the kernel has no NAPI threads.
 pub fn threaded(on: &dyn Platform, device: &NapiDevice) -> Result<NapiPlan, HostError> {
     check_name(&device.device)?;
     let mut changes = Vec::new();
@@ -101,7 +101,8 @@ fn offload(
     Ok(Some(Change { purpose: ChangePurpose::Other, what, run: vec![set(want)], undo }))
 }
 
-/// A namespace has a sysfs of its own, which `ip netns exec` mounts.
+/// Returns a command that runs a script with the sysfs of a namespace, which `ip netns exec`
+/// mounts.
 fn in_sysfs(namespace: Option<&str>, script: &str) -> Command {
     match namespace {
         Some(name) => Command::new("ip", ["netns", "exec", name, "sh", "-c", script]),
@@ -109,7 +110,7 @@ fn in_sysfs(namespace: Option<&str>, script: &str) -> Command {
     }
 }
 
-/// The NAPI threads of all devices of all namespaces that have this name.
+/// Returns the NAPI threads of all devices with this name, in all namespaces.
 #[must_use]
 pub fn threads_named(device: &str) -> BTreeSet<u32> {
     let prefix = format!("napi/{device}-");
@@ -122,8 +123,8 @@ pub fn threads_named(device: &str) -> BTreeSet<u32> {
     process::all().into_iter().filter(is_one).collect()
 }
 
-/// The threads that a device got since `before`, which [`threads_named`] gave before
-/// [`threaded`]'s changes were made: other namespaces may have devices of the same name.
+/// Returns the threads that a device got since `before`, the result of [`threads_named`] before the
+/// changes of [`threaded`] were made. Other namespaces may have devices of the same name.
 ///
 /// # Errors
 /// There are none after a second: the device is down, or has no NAPI.
@@ -147,7 +148,7 @@ pub fn new_threads(device: &str, before: &BTreeSet<u32>) -> Result<Vec<Identity>
     }
 }
 
-/// The threads of a device that has had them before.
+/// Returns the threads of a device that has them already.
 ///
 /// # Errors
 /// There are none, or there is no such device or namespace. Before Linux 6.8: there are several
@@ -180,7 +181,7 @@ fn by_name(device: &str) -> Result<Vec<Identity>, HostError> {
     }
 }
 
-/// Names go into a shell's line.
+/// Checks a name, which goes into a line of the shell.
 fn check_name(name: &str) -> Result<(), HostError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     let fits = (1..=15).contains(&name.len());

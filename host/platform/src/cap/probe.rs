@@ -19,7 +19,7 @@ pub struct ActuatorProbe {
     pub name: &'static str,
     /// The things that it can cap.
     pub caps: &'static str,
-    /// The place where it acts; or the reason why it cannot.
+    /// The place where it acts, or the reason why it is missing.
     pub there: Result<String, MissingActuator>,
 }
 
@@ -65,7 +65,7 @@ impl Serialize for MissingActuator {
     }
 }
 
-/// Tries all of them, in the order in which a router of each kind would be given one.
+/// Tries all actuators, in the order of preference.
 pub fn probe(on: &dyn Platform) -> Vec<ActuatorProbe> {
     let tree = CgroupTree::find();
     let cgroup = |version: Version| match &tree {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A cap as the kernel's bandwidth controller takes it: so much time in each period. Pure.
+//! A cap as the kernel's bandwidth controller takes it: a quota of time in each period. Pure.
 //!
-//! The kernel wants a quota of at least 1 ms and a period of at most 1 s, so that a small cap needs
-//! a long period; and the longer the period, the longer a router stands still in each. So the
-//! period is short as long as the quota allows it, and grows below that.
+//! The kernel requires a quota of at least 1 ms and a period of at most 1 s, so a small cap needs a
+//! long period. But in a long period a capped router pauses for long. So the period is short as
+//! long as the quota then is large enough, and grows for smaller caps.
 //!
 //! Source: Linux, Documentation/scheduler/sched-bwc.rst.
 
@@ -12,7 +12,7 @@ use weir_units::{CpuShare, Nanos};
 
 use super::actuator::PERIODS_LEAST;
 
-/// Time in each period, in microseconds as the kernel takes it.
+/// A quota of time in each period, in microseconds as the kernel takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// CPU time, over all processors.
@@ -22,7 +22,8 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// The share of a processor that it is, rounded down; [`CpuShare::ZERO`] of no period.
+    /// Returns it as a share of a processor, rounded down; [`CpuShare::ZERO`] if the period is
+    /// zero.
     #[must_use]
     pub fn share(self) -> CpuShare {
         let nanos = |us: u64| Nanos::new(us.saturating_mul(1000));
@@ -38,9 +39,9 @@ pub struct QuotaShape {
 }
 
 impl QuotaShape {
-    /// For a router that is sampled every `sampling`, with caps up to `most`: periods of
-    /// [`PERIOD_US`], or a third of the sampling period if that is shorter; and a least cap whose
-    /// period, too, is at most that third.
+    /// Makes the shape for a router that is sampled every `sampling`, with caps up to `most`.
+    /// Periods are [`PERIOD_US`], or a third of the sampling period if that is shorter. The period
+    /// of the least cap, too, is at most that third.
     ///
     /// Sampled every second, the least cap is 1 %; every 100 ms, 3.0001 %; every 10 ms, 30.0031 %.
     ///
@@ -58,19 +59,19 @@ impl QuotaShape {
         Ok(Self { base_us: longest_us.min(PERIOD_US), range })
     }
 
-    /// The caps that it can stand for.
+    /// Returns the range of caps that it can express.
     #[must_use]
     pub const fn range(&self) -> CapRange {
         self.range
     }
 
-    /// Its longest period: that of the least cap.
+    /// Returns its longest period, which is that of the least cap.
     #[must_use]
     pub fn longest(&self) -> Nanos {
         Nanos::new(self.of(self.range.least()).period_us * 1000)
     }
 
-    /// The quota of the cap of the range that is nearest to `cap`.
+    /// Returns the quota of the cap in the range that is nearest to `cap`.
     #[must_use]
     pub fn of(&self, cap: CpuShare) -> Quota {
         let ppm = u64::from(self.range.clamp(cap).as_ppm());
@@ -85,17 +86,18 @@ impl QuotaShape {
 /// The kernel's least quota, in microseconds.
 pub const QUOTA_US_MIN: u64 = 1000;
 
-/// In which a router is capped where nothing else bids: at 10 ms a user-space forwarder's rate
-/// varied by 2 to 6 % from one 100 ms sample to the next, at 100 ms and 1 % by 170 %.
+/// The usual period of a cap, in microseconds. At 10 ms the rate of a user-space forwarder varied
+/// by 2 to 6 % from one 100 ms sample to the next; at 100 ms and a cap of 1 %, by 170 %.
 pub const PERIOD_US: u64 = 10_000;
 
-/// The longest period, that of the least cap: at more a router's queue overflows in between.
+/// The longest period, in microseconds: with a longer one a router's queue overflows during the
+/// pause.
 pub const PERIOD_US_MAX: u64 = 100_000;
 
 /// The least cap of the longest period.
 const LEAST: CpuShare = CpuShare::from_percent(1);
 
-/// A microsecond of a 10 ms period.
+/// The step of caps: one microsecond of a 10 ms period.
 const GRAIN: CpuShare = CpuShare::from_ppm(100);
 const PPM: u64 = 1_000_000;
 
@@ -119,8 +121,8 @@ mod tests {
         assert_eq!(of(1000), of(200));
     }
 
-    /// For every sampling period: within a grain and a microsecond of the cap, never a quota or a
-    /// period that the kernel refuses, never a period above a third of the sampling period.
+    /// Goal: for every sampling period, the quota is within a microsecond of the cap, the kernel
+    /// accepts quota and period, and the period is at most a third of the sampling period.
     #[test]
     fn every_quota_is_one_that_the_kernel_takes_and_its_share_is_the_cap() {
         for sampling_ms in [4, 10, 33, 100, 299, 300, 1000] {

@@ -3,9 +3,9 @@
 //!
 //! RTDS serves each virtual processor with a budget in each period, by earliest deadline first. It
 //! has no deadline of its own: the period is the deadline. A class whose deadline is shorter than
-//! its period therefore gets the work of one activation in each *deadline*, which is its density
-//! and what admission counts. What a guest may use beyond (`-e 1`) is time that no other budget
-//! wants; all guests that may share it by their budgets.
+//! its period therefore gets the work of one activation in each *deadline*. The resulting share is
+//! its density, which admission counts. With `-e 1` a guest may also use time that no other budget
+//! needs; the guests that may do so share it in proportion to their budgets.
 //!
 //! Source: xl(1), section *sched-rtds*; Xi and others, *Real-Time Multi-Core Virtual Machine
 //! Scheduling in Xen* (2014).
@@ -35,7 +35,7 @@ pub struct RtdsClass {
 pub struct RtdsBudget {
     /// The period.
     pub period_us: u64,
-    /// The time in each.
+    /// The budget in each period.
     pub budget_us: u64,
     /// True if it may use spare time, too.
     pub extra: bool,
@@ -60,7 +60,7 @@ impl RtdsBudget {
         Self { period_us, budget_us: budget_us.clamp(BUDGET_US_MIN, period_us), extra: true }
     }
 
-    /// The share of a processor that it is.
+    /// Returns it as a share of a processor.
     #[must_use]
     pub fn share(self) -> CpuShare {
         CpuShare::of_floor(Nanos::new(self.budget_us), Nanos::new(self.period_us))
@@ -68,8 +68,8 @@ impl RtdsBudget {
 }
 
 impl RtdsClass {
-    /// Takes the guest of that name; the budget that it has goes into the journal. By name, since a
-    /// restart gives the guest another number.
+    /// Takes the guest of that name, and records its present budget in the journal. The guest is
+    /// known by name, since a restart gives it another number.
     ///
     /// # Errors
     /// There is no such guest; its name is none; it has several virtual processors, whose budgets a
@@ -109,7 +109,7 @@ impl RtdsClass {
         Ok(class)
     }
 
-    /// Gives the guest its budget, unless it has that already by this value.
+    /// Gives the guest its budget, unless that is the budget which was given last.
     ///
     /// # Errors
     /// `xl` failed, as where the guest is gone.
@@ -134,7 +134,7 @@ impl RtdsClass {
         self.set
     }
 
-    /// Returns the budget of the guest as Xen says it.
+    /// Returns the budget of the guest as Xen reports it.
     ///
     /// # Errors
     /// `xl` failed, or printed something else.
@@ -152,7 +152,8 @@ impl RtdsClass {
         Ok(rows.into_iter().filter(|row| row.name == self.domain).collect())
     }
 
-    /// `xl sched-rtds -d fc1 -v all -p 10000 -b 2500 -e 0`: it wants all of them together.
+    /// Returns `xl sched-rtds -d fc1 -v all -p 10000 -b 2500 -e 0`: `xl` requires all parameters
+    /// together.
     fn command(&self, budget: RtdsBudget) -> Command {
         let RtdsBudget { period_us, budget_us, extra } = budget;
         let [period, budget] = [period_us, budget_us].map(|us| us.to_string());
@@ -179,9 +180,10 @@ pub struct XenRoom {
 }
 
 impl XenRoom {
-    /// Reads it; `named` are the guests whose budget is the policy's. RTDS serves all budgets by
-    /// earliest deadline first, so that one that nobody set (4 ms of 10 ms) counts as much as one
-    /// of a class. `None` without Xen, and under another scheduler, which [`RtdsClass::new`] names.
+    /// Reads processors and budgets; `named` are the guests whose budget is the policy's. RTDS
+    /// serves all budgets by earliest deadline first, so that one that nobody set (4 ms of 10 ms)
+    /// counts as much as one of a class. `None` without Xen, and under another scheduler, which
+    /// [`RtdsClass::new`] names.
     ///
     /// # Errors
     /// `xl` does not list the budgets.
@@ -216,7 +218,7 @@ const BUDGET_US_MIN: u64 = 10;
 /// The time that a call may take: it waits for nothing but the hypervisor and its store.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The time that a call may take that gives the old budget back: see the caps of guests.
+/// The time that a call may take to restore the old budget: see `UNDO_LIMIT` of `xl.rs`.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

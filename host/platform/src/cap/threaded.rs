@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An actuator that takes its time, on a thread of its own: routers that are stepped by the same
-//! thread as its own do not wait for it.
+//! A slow actuator on a thread of its own, so that the control loops of other routers do not wait
+//! for it.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -15,10 +15,10 @@ use crate::error::HostError;
 
 /// Another actuator, behind a thread.
 ///
-/// **A call waits for at most [`PATIENCE`]. One that takes longer fails, and goes on; until it has
-/// ended every other one fails at once.** So it is never known to have done what it was late with:
-/// who asks says what is to hold once more, as after any failure. To drop it waits for what is
-/// under way, which must end by itself.
+/// **A call waits for at most [`PATIENCE`]. If the answer takes longer, the call fails but its
+/// execution continues; until it ends, every other call fails at once.** The late answer is
+/// discarded, so the caller must repeat its command, as after any failure. A drop waits for the
+/// call under way, which must end by itself.
 #[derive(Debug)]
 pub struct ThreadedActuator {
     name: &'static str,
@@ -27,7 +27,7 @@ pub struct ThreadedActuator {
     /// One at a time.
     calls: Option<SyncSender<Call>>,
     answers: Receiver<Answer>,
-    /// Since when an answer is missing.
+    /// The start of the call whose answer is late.
     late: Option<Instant>,
     thread: Option<JoinHandle<()>>,
 }
@@ -40,14 +40,14 @@ enum Call {
     Release,
 }
 
-/// The cap in force, where that was asked for.
+/// The cap in force, for a call that returns one; otherwise `None`.
 type Answer = Result<Option<CpuShare>, CapError>;
 
 impl ThreadedActuator {
-    /// Behind a thread of its own, which ends with the value.
+    /// Starts the actuator's thread, which ends with the value.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub fn new(mut actuator: impl Actuator + 'static) -> Result<Self, HostError> {
         let (calls, inbox) = sync_channel::<Call>(1);
         let (outbox, answers) = sync_channel::<Answer>(1);
@@ -77,7 +77,7 @@ impl ThreadedActuator {
         let refused =
             |answer: String| Err(CapError::Refused { what: format!("ask {}", self.name), answer });
         if let Some(since) = self.late {
-            // A late answer was taken for a failure.
+            // The late answer is discarded: its call has failed already.
             if self.answers.try_recv().is_err() {
                 let waited = since.elapsed().as_millis();
                 return refused(format!("it has not answered for {waited} ms"));
@@ -131,16 +131,17 @@ impl Actuator for ThreadedActuator {
 
 impl Drop for ThreadedActuator {
     fn drop(&mut self) {
-        // A call under way ends before the one that undoes it begins.
+        // A call under way ends before any undo of it begins.
         self.calls = None;
         if let Some(thread) = self.thread.take() {
-            // One answer waits at most, so that it is not held up; if it panicked, it has ended.
+            // At most one answer waits, so the thread is not blocked. A thread that panicked has
+            // ended.
             let _ended = thread.join();
         }
     }
 }
 
-/// A call of `xl` takes tens of milliseconds.
+/// The longest wait for an answer: a call of `xl` takes tens of milliseconds.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -149,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Sets what it is let to.
+    /// An actuator that sets a cap only once the test releases it.
     struct Slow(Receiver<()>, Option<CpuShare>);
 
     impl Actuator for Slow {
@@ -181,8 +182,8 @@ mod tests {
         }
     }
 
-    /// A call that hangs costs whoever asks one wait, and then nothing; what it was late with is
-    /// over before anything else is done.
+    /// Goal: a call that hangs costs its caller one wait; later calls fail at once until it has
+    /// ended.
     #[test]
     fn a_call_that_hangs_is_waited_for_once() {
         let (release, wait) = channel();

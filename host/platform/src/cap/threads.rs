@@ -42,9 +42,9 @@ pub enum BudgetUser {
 pub(super) enum Write {
     /// Write in any case.
     Always,
-    /// If a part moved by much.
+    /// Write if a part moved by much.
     Moved,
-    /// Where a part moved by much, or the kernel has another budget than was written.
+    /// Write if a part moved by much, or the kernel has another budget than was written.
     Different,
 }
 
@@ -68,7 +68,7 @@ struct BudgetTiming {
 }
 
 impl RouterThreads {
-    /// Has these threads from now on.
+    /// Replaces the threads; those that left are made ordinary.
     pub(super) fn replace(&mut self, threads: &[CpuSource]) -> Result<(), HostError> {
         let mut failed = Ok(());
         self.members.retain(|member| {
@@ -91,7 +91,7 @@ impl RouterThreads {
         failed
     }
 
-    /// Is used by a class or a cap from now on.
+    /// Adds a user, a class or a cap.
     pub(super) const fn used_by(&mut self, user: BudgetUser) {
         match user {
             BudgetUser::Class => self.classed = true,
@@ -99,7 +99,7 @@ impl RouterThreads {
         }
     }
 
-    /// Loses a user; returns false if it was none.
+    /// Removes a user. Returns false if it was not one.
     pub(super) fn left_by(&mut self, user: BudgetUser) -> bool {
         match user {
             BudgetUser::Class => std::mem::take(&mut self.classed),
@@ -115,12 +115,13 @@ impl RouterThreads {
         self.members.len()
     }
 
-    /// Returns the budget of each.
+    /// Returns the budget of each thread.
     pub(super) fn parts(&self) -> impl Iterator<Item = CpuShare> + '_ {
         self.members.iter().map(|member| member.given)
     }
 
-    /// Returns the time that all used at the last look, and how many used nearly all they had.
+    /// Returns the CPU time that all threads used at the last look, and the number of threads that
+    /// used nearly their whole budget.
     pub(super) fn used(&self) -> (CpuShare, usize) {
         let needs = || self.members.iter().map(|member| member.need);
         let used = needs().fold(0_u32, |sum, need| sum.saturating_add(need.used.as_ppm()));
@@ -148,7 +149,7 @@ impl RouterThreads {
         Ok(CpuShare::from_ppm(self.parts().fold(0, |sum, part| sum.saturating_add(part.as_ppm()))))
     }
 
-    /// Gives no thread a budget any more.
+    /// Takes the budgets from all threads.
     pub(super) fn make_ordinary(&mut self) -> Result<(), CapError> {
         let mut first = Ok(());
         for member in &mut self.members {
@@ -160,7 +161,7 @@ impl RouterThreads {
         first.map_err(CapError::from)
     }
 
-    /// Reads the sum of all budgets from the kernel; `None` where one has none.
+    /// Reads the sum of all budgets from the kernel; `None` if a thread has no budget.
     pub(super) fn in_force(&self) -> Result<Option<CpuShare>, CapError> {
         let mut sum = 0_u32;
         for member in &self.members {
@@ -210,8 +211,8 @@ impl RouterThreads {
         }
     }
 
-    /// Splits the budget: never more than one thread may have, and for a guarantee never less than
-    /// the kernel gives.
+    /// Splits the budget. No part is more than one thread may have, and no part of a guarantee is
+    /// less than [`RUNTIME_LEAST`].
     fn split(&self, router: &str, allotment: &Allotment) -> Result<Vec<CpuShare>, CapError> {
         let needs: Vec<Need> = self.members.iter().map(|member| member.need).collect();
         let most = MOST.max(allotment.guarantee);
@@ -235,8 +236,9 @@ impl RouterThreads {
         }
     }
 
-    /// Gives each its part; those that get less come first, so that the sum is never above both of
-    /// the old and the new. If the kernel refuses one, all have what they had.
+    /// Gives each thread its part. Parts that shrink are written first, so that the sum never
+    /// exceeds the larger of the old and the new sum. If the kernel refuses one, all get their
+    /// earlier parts back.
     fn give(
         &mut self,
         router: &str,
@@ -266,7 +268,7 @@ impl RouterThreads {
                 if let (Some(member), Some((given, timing))) =
                     (self.members.get_mut(*place), before.get(*place))
                 {
-                    // It had this before; if it is gone meanwhile, the error below says so.
+                    // The thread had this before. If it is gone meanwhile, a later look notices.
                     member.put_back(*given, *timing);
                 }
             }
@@ -283,7 +285,7 @@ impl Member {
         Self { source, meter, given, timing, used: None, need }
     }
 
-    /// A whole process is one of the kernel's threads here.
+    /// Returns true for a kernel thread: here, only such a thread is given as a whole process.
     const fn is_kernels(&self) -> bool {
         matches!(self.source, CpuSource::Process(_))
     }
@@ -294,14 +296,14 @@ impl Member {
 
     fn look(&mut self, span: Nanos) -> Result<(), CapError> {
         let used = self.meter.read()?;
-        // Of the time before the first look nothing is known.
+        // Nothing is known of the time before the first look.
         let before = self.used.replace(used).unwrap_or(used);
         let more = Nanos::new(used.as_nanos().saturating_sub(before.as_nanos()));
         self.need = Need { used: CpuShare::of_floor(more, span), given: self.given };
         Ok(())
     }
 
-    /// Says whether the kernel has its budget as it was written.
+    /// Returns true if the kernel has the budget as it was written.
     fn has(&self, timing: BudgetTiming) -> bool {
         let BudgetTiming { deadline, period } = timing;
         let written =
@@ -351,13 +353,13 @@ fn refused(router: &str, thread: Identity, error: &io::Error) -> CapError {
     }
 }
 
-/// The most of one thread by a cap, in percent: above, the kernel's answers get slow (95 granted, 5
-/// of them for ordinary threads).
+/// The largest part of one thread under a cap, in percent. The kernel grants 95, of which 5 are for
+/// ordinary threads; close to the rest, its answers get slow.
 pub(super) const MOST_PERCENT: u32 = 85;
 
 const MOST: CpuShare = CpuShare::from_percent(MOST_PERCENT);
 
-/// A split moves when a part is off by a tenth of the cap.
+/// The least move of a part, as a fraction of the budget, for which a split is written: a tenth.
 const MOVED_PARTS: u32 = 10;
 
 /// The least time between two looks at what threads use.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A cap of a Xen guest, by `xl` in the driver domain: credit or credit2.
 //!
-//! The scheduler that runs is the one that the hypervisor names, never what was asked for at boot:
-//! a wrong scheduler's listing is empty with exit status 0. A call of `xl` takes tens of
-//! milliseconds.
+//! The running scheduler is read from the hypervisor and not from its boot options: the listing of
+//! another scheduler is empty, with exit status 0. A call of `xl` takes tens of milliseconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +81,7 @@ impl XlCap {
         Ok(cap)
     }
 
-    /// `xl sched-credit -d fc1 -c 50`; 0: no cap.
+    /// Returns a command such as `xl sched-credit -d fc1 -c 50`; 0 means no cap.
     fn command(&self, percent: u32) -> Command {
         let cap = percent.to_string();
         Command::new("xl", [self.kind.command(), "-d", &self.domain, "-c", &cap]).limit(LIMIT)
@@ -165,13 +164,15 @@ fn refused(error: xl_text::TextError) -> HostError {
     HostError::Refused(error.to_string())
 }
 
-/// 1 % to all of the guest's processors, as in the text's experiments (§7).
+/// Returns the range of caps: 1 % to all of the guest's processors, as in the text's experiments
+/// (§7).
 fn range(vcpus: u32) -> Result<CapRange, CapRangeError> {
     let one = CpuShare::from_percent(1);
     CapRange::new(one..=CpuShare::from_percent(vcpus.saturating_mul(100)), one)
 }
 
-/// Names go into a command line; one that begins with '-' would be an option.
+/// Checks a guest's name. It goes into a command line, where one that begins with '-' would be an
+/// option.
 pub(super) fn check_name(name: &str) -> Result<(), HostError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+:".contains(c);
     let fits = (1..=NAME_LEN_MAX).contains(&name.len());

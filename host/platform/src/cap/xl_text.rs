@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads the output of Xen's `xl` and `xenstore-ls`. Pure.
 //!
-//! Seen of Xen 4.17. A listing of a scheduler that does not run is empty, with exit status 0: which
-//! one runs is what `xl info` says. Errors are lines between the rows.
+//! The formats are those of Xen 4.17. The listing of a scheduler that does not run is empty, with
+//! exit status 0; `xl info` says which one runs. Errors are lines between the rows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -44,8 +44,8 @@ pub struct Domain {
     pub memory_mib: u64,
     /// Its virtual processors.
     pub vcpus: u32,
-    /// Letters of what it does: `r` running, `b` blocked, `p` paused, `s` shut down, `c` crashed,
-    /// `d` dying.
+    /// Letters of its state: `r` running, `b` blocked, `p` paused, `s` shut down, `c` crashed, `d`
+    /// dying.
     pub state: String,
     /// CPU time of all of its virtual processors, in steps of 100 ms.
     pub time: Nanos,
@@ -71,13 +71,13 @@ pub struct DomainBudget {
     pub name: String,
     /// Its number.
     pub id: u32,
-    /// Its virtual processor; none where the listing is of guests, and shows defaults.
+    /// Its virtual processor; `None` if the listing is by guest and shows defaults.
     pub vcpu: Option<u32>,
     /// The period.
     pub period: Nanos,
-    /// The time that it has in each.
+    /// The budget in each period.
     pub budget: Nanos,
-    /// True if it may also have what nobody else wants.
+    /// True if it may also use spare time.
     pub extra: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct Vcpu {
     pub id: u32,
     /// Its number in the guest.
     pub vcpu: u32,
-    /// The processor that it is on; none while it is off line.
+    /// The processor that it is on; `None` while it is offline.
     pub cpu: Option<u32>,
     /// CPU time, in steps of 100 ms.
     pub time: Nanos,
@@ -105,16 +105,16 @@ pub struct XenVif {
     pub domain: u32,
     /// Its number in the guest.
     pub index: u32,
-    /// Its device on this side: the `vifname` it was given, else `vif1.0`.
+    /// Its device on the host's side: its `vifname` if it has one, else a name such as `vif1.0`.
     pub device: String,
 }
 
-/// A text that is not what was expected.
+/// The error of a text that does not have the expected form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// The command whose output was read, for example `xl list`.
     pub what: &'static str,
-    /// The line that is none of it, cut at 120 characters.
+    /// The line that has another form, cut at 120 characters.
     pub line: String,
 }
 
@@ -126,7 +126,7 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-/// The value of a key of `xl info`.
+/// Returns the value of a key of `xl info`.
 pub fn info<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -134,7 +134,7 @@ pub fn info<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     })
 }
 
-/// The scheduler that runs, by `xl info`; none if the text does not say.
+/// Returns the running scheduler from the output of `xl info`; `None` if it is not named there.
 pub fn scheduler(info_text: &str) -> Option<XenScheduler> {
     Some(match info(info_text, "xen_scheduler")? {
         "credit" => XenScheduler::Credit,
@@ -145,7 +145,7 @@ pub fn scheduler(info_text: &str) -> Option<XenScheduler> {
     })
 }
 
-/// The guests, by `xl list`, with or without `-v`.
+/// Returns the guests from the output of `xl list`, with or without `-v`.
 ///
 /// # Errors
 /// A line is no row.
@@ -164,10 +164,11 @@ pub fn domains(text: &str) -> Result<Vec<Domain>, TextError> {
     })
 }
 
-/// Weights and caps, by `xl sched-credit` or `xl sched-credit2`, of all guests or of one.
+/// Returns weights and caps from the output of `xl sched-credit` or `xl sched-credit2`, of all
+/// guests or of one.
 ///
 /// # Errors
-/// A line is no row: what `xl` says where another scheduler runs.
+/// A line is no row, for example the message of `xl` if another scheduler runs.
 pub fn caps(text: &str) -> Result<Vec<DomainCap>, TextError> {
     rows("xl sched-credit", text, |words| {
         let &[name, id, weight, cap] = words else { return None };
@@ -181,7 +182,7 @@ pub fn caps(text: &str) -> Result<Vec<DomainCap>, TextError> {
     })
 }
 
-/// Budgets, by `xl sched-rtds`, with `-v` those of each virtual processor.
+/// Returns budgets from the output of `xl sched-rtds`; with `-v`, those of each virtual processor.
 ///
 /// # Errors
 /// A line is no row.
@@ -212,7 +213,7 @@ pub fn budgets(text: &str) -> Result<Vec<DomainBudget>, TextError> {
     })
 }
 
-/// Virtual processors, by `xl vcpu-list`.
+/// Returns the virtual processors from the output of `xl vcpu-list`.
 ///
 /// # Errors
 /// A line is no row.
@@ -230,7 +231,7 @@ pub fn vcpus(text: &str) -> Result<Vec<Vcpu>, TextError> {
     })
 }
 
-/// The time slice of credit, by the line about its pool: `tslice=30ms`.
+/// Returns the time slice of credit from the line about its pool: `tslice=30ms`.
 pub fn time_slice(text: &str) -> Option<Nanos> {
     let line = text.lines().find(|line| line.starts_with(POOL_LINE))?;
     let word = line.split_whitespace().find_map(|word| word.strip_prefix("tslice="))?;
@@ -238,7 +239,8 @@ pub fn time_slice(text: &str) -> Option<Nanos> {
     millis.checked_mul(1_000_000).map(Nanos::new)
 }
 
-/// Pools of processors, by `xl cpupool-list -c`: name and processors as in `0,1`.
+/// Returns the pools of processors from the output of `xl cpupool-list -c`: the name, and the
+/// processors as in `0,1`.
 ///
 /// # Errors
 /// A line is no row.
@@ -250,7 +252,8 @@ pub fn pools(text: &str) -> Result<Vec<(String, String)>, TextError> {
     })
 }
 
-/// A guest's interfaces, by `xl network-list`; a device that was given a name does not show here.
+/// Returns a guest's interfaces from the output of `xl network-list`, which does not show the
+/// `vifname` of a device.
 ///
 /// # Errors
 /// A line is no row.
@@ -262,8 +265,8 @@ pub fn network(text: &str) -> Result<Vec<XenVif>, TextError> {
     })
 }
 
-/// All interfaces of all guests, by `xenstore-ls -f`, with their devices. Other lines are passed
-/// over: the store has thousands.
+/// Returns all interfaces of all guests from the output of `xenstore-ls -f`, with their devices.
+/// Other lines, of which the store has thousands, are skipped.
 pub fn vifs(text: &str) -> Vec<XenVif> {
     let mut found: Vec<XenVif> = Vec::new();
     for line in text.lines() {
@@ -286,7 +289,8 @@ fn unnamed(domain: u32, index: u32) -> XenVif {
     XenVif { domain, index, device: format!("vif{domain}.{index}") }
 }
 
-/// `/local/domain/0/backend/vif/1/0/KEY`: 1, 0 and KEY, which may be empty.
+/// Splits a path such as `/local/domain/0/backend/vif/1/0/KEY` into 1, 0 and KEY, which may be
+/// empty.
 fn backend(path: &str) -> Option<(u32, u32, &str)> {
     let (_, rest) = path.strip_prefix("/local/domain/")?.split_once("/backend/vif/")?;
     let (domain, rest) = rest.split_once('/')?;
@@ -313,7 +317,7 @@ fn rows<T>(
     Ok(found)
 }
 
-/// `11.5` seconds.
+/// Reads a number of seconds with one decimal, such as `11.5`.
 fn tenths(text: &str) -> Option<Nanos> {
     let (seconds, tenth) = text.split_once('.')?;
     let digit = u64::from_str(tenth).ok().filter(|_| tenth.len() == 1)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Names what a host lacks, what that costs, and what mends it. Pure: from facts alone.
+//! Names what a host lacks, the consequence, and the remedy. Pure: it uses only the facts.
 
 use std::fmt;
 
@@ -128,7 +128,8 @@ impl Facts {
         }
     }
 
-    /// One way to cap processes is enough, and who has no Xen needs no `xl`.
+    /// Adds missing ways to cap. One way to cap processes is enough, and a host without Xen needs
+    /// no `xl`.
     fn caps(&self, list: &mut Vec<DoctorFinding>) {
         for (names, costs, remedy) in CAPS {
             let mut ways = self.caps.iter().filter(|way| names.contains(&way.name)).peekable();
@@ -138,7 +139,7 @@ impl Facts {
         }
     }
 
-    /// What makes real-time classes less exact.
+    /// Adds the facts that make real-time classes less exact.
     fn timing(&self, list: &mut Vec<DoctorFinding>) {
         let timing = &self.timing;
         if let Some(limit) = timing.deadline_limit_ppm.filter(|limit| *limit < LIMIT_USUAL_PPM) {

@@ -3,9 +3,9 @@
 //! memory.
 //!
 //! They are ordinary threads that the kernel lets run for two ticks at a time (8 ms at 250 Hz),
-//! whatever the nice value of the thread that they interrupt, and longer where they do not look
-//! whether their time is over: 20 ms of `kdamond`, which looks for memory that nobody uses. The
-//! kernel's guide for processors that shall not be disturbed
+//! whatever the nice value of the thread that they interrupt. A thread that does not check whether
+//! its time is over runs longer: `kdamond`, which looks for unused memory, for 20 ms. The kernel's
+//! guide for processors that must not be disturbed
 //! (Documentation/admin-guide/kernel-per-CPU-kthreads.rst) moves such threads, too.
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub fn spare_cpu(cpu: u32) -> Vec<Change> {
     threads.filter_map(|thread| move_off(&thread, cpu)).collect()
 }
 
-/// A thread of the kernel's that may be moved.
+/// A kernel thread that may be moved.
 #[derive(Debug)]
 struct Thread {
     pid: u32,
@@ -41,7 +41,7 @@ fn thread(pid: u32) -> Option<Thread> {
     Some(Thread { pid, name, cpus: cpus.trim().to_owned() })
 }
 
-/// Returns whether it is one of [`FAMILIES`] and the kernel lets it be moved.
+/// Returns true if it is one of [`FAMILIES`] and the kernel lets it be moved.
 fn is_movable(stat: &Stat) -> bool {
     let is_one = FAMILIES.iter().any(|family| stat.name.starts_with(family));
     stat.parent == KTHREADD && is_one && stat.flags & PF_NO_SETAFFINITY == 0
@@ -63,7 +63,7 @@ fn move_off(thread: &Thread, cpu: u32) -> Option<Change> {
     })
 }
 
-/// The numbers of a list as in `0-2,4`.
+/// Returns the numbers of a list such as `0-2,4`.
 fn numbers(list: &str) -> Option<BTreeSet<u32>> {
     let mut all = BTreeSet::new();
     for part in list.split(',') {

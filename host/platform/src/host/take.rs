@@ -18,7 +18,7 @@ use crate::undo::Undo;
 pub struct TakeRequest {
     /// The device.
     pub device: String,
-    /// The namespace it is in, by name; `None`: that of this process. By the name, `weir clean` can
+    /// The name of its namespace; `None`: that of this process. With the name, `weir clean` can
     /// undo the changes from any namespace.
     pub namespace: Option<String>,
     /// The largest packet in bytes at layer 3 that a frame of the pool carries.
@@ -44,10 +44,9 @@ pub fn take_device(on: &dyn Platform, take: &TakeRequest) -> Result<Vec<Change>,
     problems.into_iter().next().map_or(Ok(changes), Err)
 }
 
-/// Plans the changes that take devices of one namespace. Reads only, by three commands for any
-/// number of devices. A step is planned for all devices before the next one, so that
-/// [`super::apply`] runs it as one command. A device that cannot be taken is left out, and the
-/// reason added to `problems`.
+/// Plans the changes that take devices of one namespace. Reads only, by a few commands for many
+/// devices. A step is planned for all devices before the next one, so that [`super::apply`] runs it
+/// as one command. A device that cannot be taken is left out, and the reason added to `problems`.
 ///
 /// # Errors
 /// A command failed.
@@ -87,7 +86,7 @@ pub fn take_devices(
     Ok(changes)
 }
 
-/// The links of the devices, in their order; `None` for a device that does not exist.
+/// Returns the links of the devices, in their order; `None` for a device that does not exist.
 fn links(on: &dyn Platform, takes: &[TakeRequest]) -> Result<Vec<Option<LinkView>>, HostError> {
     let [first, ..] = takes else { return Ok(Vec::new()) };
     debug_assert!(
@@ -157,13 +156,14 @@ fn without_ipv6(on: &dyn Platform, takes: &[&TakeRequest]) -> Result<Vec<Change>
     Ok(takes.iter().filter(|take| enabled.contains(&take.device)).map(change).collect())
 }
 
-/// The key that disables a device's IPv6; with slashes, since a device's name may contain dots.
+/// Returns the key that disables a device's IPv6. It has slashes, since a device's name may contain
+/// dots.
 fn ipv6_key(device: &str) -> String {
     format!("{IPV6_BEFORE}{device}{IPV6_AFTER}")
 }
 
-/// The device of a line as in `net.ipv6.conf.eth0/100.disable_ipv6 = 0`, where dots and slashes
-/// have changed places, if its IPv6 is enabled.
+/// Returns the device of a line such as `net.ipv6.conf.eth0/100.disable_ipv6 = 0`, in which dots
+/// and slashes have changed places; `None` if its IPv6 is disabled.
 fn ipv6_enabled(line: &str) -> Option<String> {
     let (key, value) = line.split_once(" = ")?;
     let swap = |c| match c {
@@ -196,7 +196,7 @@ fn without_offloads(on: &dyn Platform, takes: &[&TakeRequest]) -> Vec<Change> {
     changes
 }
 
-/// The features of one device, or of all (`*`), by device; empty if they cannot be read.
+/// Returns the features of one device, or of all (`*`), by device; empty if they cannot be read.
 fn features(on: &dyn Platform, take: &TakeRequest, device: &str) -> BTreeMap<String, Value> {
     let list: Result<Vec<Value>, RunError> =
         json(on, &command(take, "ethtool", &["--json", "-k", device]));

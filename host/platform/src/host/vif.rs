@@ -24,7 +24,7 @@ pub struct HostVif {
     pub host_device: String,
     /// The other end, which Weir takes as the vif's device.
     pub weir_device: String,
-    /// The namespace of all three, by name; none: that of this process.
+    /// The name of the namespace of all three; `None`: that of this process.
     pub namespace: Option<String>,
 }
 
@@ -102,7 +102,8 @@ impl Moved {
         in_namespace(commands, vif)
     }
 
-    /// Each line may fail alone: what was never moved is there already.
+    /// Returns the commands of the undo. Each line may fail alone, since an object that was never
+    /// moved is still there.
     fn back(&self, vif: &HostVif) -> Vec<Command> {
         let HostVif { nic: to, host_device: from, .. } = vif;
         let mut lines = vec![format!("link del dev {from}")];
@@ -131,7 +132,7 @@ fn in_namespace(commands: Vec<Command>, vif: &HostVif) -> Vec<Command> {
     commands.into_iter().map(|command| command.maybe_in_namespace(place)).collect()
 }
 
-/// Lines whose destination is `default` say nothing of their family.
+/// Adds the family, which lines with the destination `default` do not show.
 fn ip6_batch(batch: Command) -> Command {
     batch.with_option("-6")
 }
@@ -148,7 +149,7 @@ fn addresses(nic: &LinkView) -> Vec<String> {
         }
         text += &format!(" scope {}", address.scope);
         if address.family == "inet6" {
-            // It was shown to be nobody else's before.
+            // Duplicate address detection is not needed: it was done at the NIC.
             text += " nodad";
         }
         texts.push(text);
@@ -156,7 +157,7 @@ fn addresses(nic: &LinkView) -> Vec<String> {
     texts
 }
 
-/// The routes through the NIC that do not come with its addresses.
+/// Returns the routes through the NIC that do not come with its addresses.
 fn routes(on: &dyn Platform, vif: &HostVif, family: &str) -> Result<Vec<String>, HostError> {
     let show = Command::new("ip", [family, "route", "show", "table", "all", "dev", &vif.nic]);
     let text = match on.run(&show.maybe_in_namespace(vif.namespace.as_deref())) {
@@ -181,12 +182,12 @@ fn routes(on: &dyn Platform, vif: &HostVif, family: &str) -> Result<Vec<String>,
         }
         routes.push(settable(&words));
     }
-    // Routes that are reached directly come first: the others' gateways are behind them.
+    // Direct routes come first, since the gateways of the others are reached through them.
     routes.sort_by_key(|route| route.contains(" via "));
     Ok(routes)
 }
 
-/// A route as it was printed, without what can only be printed.
+/// Returns a printed route without the words that `ip` prints but does not accept.
 fn settable(words: &[&str]) -> String {
     let mut kept = Vec::new();
     let mut words = words.iter();
@@ -211,8 +212,8 @@ struct NeighbourView {
     state: Vec<String>,
 }
 
-/// The neighbours with a known address: fixed ones stay fixed, the others are believed until they
-/// prove wrong, so that no connection waits for an answer.
+/// Returns the neighbours with a known address. Fixed ones stay fixed; the others become stale, so
+/// that they are used until they prove wrong and no connection waits for an answer.
 fn neighbours(on: &dyn Platform, vif: &HostVif) -> Result<Vec<(String, &'static str)>, HostError> {
     let show = Command::new("ip", ["-j", "neigh", "show", "dev", &vif.nic]);
     let views: Vec<NeighbourView> = json(on, &show.maybe_in_namespace(vif.namespace.as_deref()))?;

@@ -148,8 +148,9 @@ pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// A process that was started a moment ago holds its parent's lock until it runs its own program.
+/// The wait while the owner lives: a process that it has just started holds its lock until it runs
+/// its own program.
 const PATIENCE_LIVING: Duration = Duration::from_millis(200);
 
-/// The time that the longest command of a lab may well take.
+/// The wait after the owner's death: the longest command of a lab may take as long.
 const PATIENCE_DEAD: Duration = Duration::from_secs(10);

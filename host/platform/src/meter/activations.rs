@@ -8,8 +8,8 @@
 //! `PERF_RECORD_SWITCH`). That needs no counter of the processor, so it works in a guest, changes
 //! nothing of the thread, and ends with the file descriptor.
 //!
-//! An activation begins where a thread runs that had waited, and not where it could have run: what
-//! neighbours make it wait for is in the gaps.
+//! An activation begins when a thread that had waited runs, and not when it could have run. So the
+//! time for which neighbours delay it is part of the gaps between activations.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -30,7 +30,7 @@ use crate::process::Identity;
 pub struct WatchedActivations {
     /// The activations that began and ended meanwhile.
     pub activations: Vec<Activation>,
-    /// The processor time that all threads used, also outside of whole activations.
+    /// The processor time that all threads used, inside and outside of whole activations.
     pub used: Nanos,
     /// The watched time.
     pub span: Nanos,
@@ -129,7 +129,7 @@ fn activations(switches: &[ThreadSwitch], threads: usize) -> Vec<Activation> {
 enum ThreadState {
     Unknown,
     Waiting,
-    /// It could run, and does not.
+    /// It could run, but was preempted.
     Ready,
     Running(Instant),
 }
@@ -193,7 +193,7 @@ impl SwitchRing {
             let (kind, misc) = (u32::from_ne_bytes([a, b, c, d]), u16::from_ne_bytes([e, f]));
             let bytes = u64::from(u16::from_ne_bytes([g, h]));
             if bytes < 8 {
-                // The kernel writes none of that length: the rest cannot be told apart.
+                // The kernel writes no record of that length, so the rest cannot be parsed.
                 tail = head;
                 break;
             }
@@ -208,7 +208,7 @@ impl SwitchRing {
                     },
                 }),
                 RECORD_SWITCH => lost += 1,
-                // An identity, and then the number.
+                // The number of lost records follows an identity.
                 RECORD_LOST => lost += self.word(tail + 16),
                 _ => {}
             }

@@ -53,7 +53,7 @@ struct Link {
 }
 
 impl LinkMeter {
-    /// A meter of the devices of the calling thread's namespace, by netlink.
+    /// Opens a meter of the devices of the calling thread's namespace, by netlink.
     ///
     /// # Errors
     /// The socket cannot be opened.
@@ -61,7 +61,8 @@ impl LinkMeter {
         Ok(Self::new(Source::Netlink(StatsSocket::open()?)))
     }
 
-    /// Reads `/proc/net/dev` instead, for kernels before 4.7: seven times as slow.
+    /// Opens a meter that reads `/proc/net/dev` instead, for kernels before 4.7. It is seven times
+    /// as slow.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -82,8 +83,7 @@ impl LinkMeter {
         }
     }
 
-    /// Counts one more router, of these interfaces, and gives its place. The devices need not be
-    /// there yet.
+    /// Adds a router with these interfaces, and returns its place. The devices need not exist yet.
     ///
     /// # Errors
     /// It has none; one of them is another router's, or named twice; there are [`LINKS_MAX`]
@@ -112,11 +112,11 @@ impl LinkMeter {
         Ok(self.routers.len() - 1)
     }
 
-    /// Reads all counters. A device that was not there is looked for by name, at most
-    /// [`SEARCHED_MAX`] of them in one pass after the first.
+    /// Reads all counters. Missing devices are looked for by name: all in the first pass, at most
+    /// [`SEARCHED_MAX`] in each later one.
     ///
     /// # Errors
-    /// The kernel does not answer: what was read before stays, with its time, and grows stale.
+    /// The kernel does not answer. The last counters stay, with their time, and grow stale.
     pub fn read(&mut self, now: Instant) -> Result<(), HostError> {
         self.search()?;
         let round = self.round + 1;
@@ -138,8 +138,8 @@ impl LinkMeter {
         Ok(())
     }
 
-    /// The counters of a router as of the last pass; none if one of its devices was not there, or
-    /// nothing was read yet. CPU time is for the caller to add.
+    /// Returns the counters of a router from the last pass; `None` if one of its devices is missing
+    /// or nothing was read yet. The caller adds the CPU time.
     #[must_use]
     pub fn reading(&self, router: usize) -> Option<Reading> {
         let (mut packets, mut offered) = (0_u64, 0_u64);
@@ -152,15 +152,15 @@ impl LinkMeter {
         Some(Reading { at: self.at?, packets, offered: Some(offered), cpu: None })
     }
 
-    /// The devices of a router that were not there in the last pass.
+    /// Returns the devices of a router that were missing in the last pass.
     pub fn missing(&self, router: usize) -> impl Iterator<Item = &str> {
         let places = self.routers.get(router).map_or(&[][..], Vec::as_slice);
         let links = places.iter().filter_map(|place| self.links.get(*place));
         links.filter(|link| !link.is_there(self.round)).map(|link| link.name.as_str())
     }
 
-    /// Looks for devices without a number, or whose number was not in the last pass: one that was
-    /// made anew has another.
+    /// Looks for devices without a number, or whose number was not in the last pass: a device that
+    /// was made anew has another number.
     fn search(&mut self) -> Result<(), HostError> {
         let Source::Netlink(socket) = &mut self.source else { return Ok(()) };
         let (count, mut left) = (self.links.len(), SEARCHED_MAX);
@@ -194,7 +194,7 @@ impl Link {
         round > 0 && self.seen == round
     }
 
-    /// Forwarded and offered.
+    /// Returns the forwarded and the offered packets.
     const fn packets(&self) -> (u64, u64) {
         let counts = &self.counts;
         match self.side {
@@ -204,8 +204,8 @@ impl Link {
     }
 }
 
-/// A node has at most this many vifs.
+/// The most devices of one meter: a node has at most this many vifs.
 pub const LINKS_MAX: usize = 65_536;
 
-/// Each costs a call of 5 µs.
+/// The most devices that are looked for in a later pass: each costs a call of 5 µs.
 pub const SEARCHED_MAX: usize = 32;

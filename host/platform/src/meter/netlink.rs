@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Counters of all devices of a namespace in one dump, without the rest of what there is to know
-//! of them: `RTM_GETSTATS`, 240 bytes a device instead of the 1500 of `RTM_GETLINK`.
+//! Counters of all devices of a namespace in one dump, without their other properties:
+//! `RTM_GETSTATS`, 240 bytes a device instead of the 1500 of `RTM_GETLINK`.
 //!
 //! Source: rtnetlink(7), linux/if_link.h (`struct if_stats_msg`, `struct rtnl_link_stats64`).
 
@@ -16,7 +16,7 @@ use crate::netlink::{
 pub struct StatsSocket(NetlinkSocket);
 
 impl StatsSocket {
-    /// Opens one.
+    /// Opens a socket.
     ///
     /// # Errors
     /// The kernel refused.
@@ -24,12 +24,12 @@ impl StatsSocket {
         NetlinkSocket::open(libc::NETLINK_ROUTE, "rtnetlink").map(Self)
     }
 
-    /// Calls `each` with number and counters of every device, and gives how many there are. A dump
-    /// during which devices came or went is begun again, so that one may be told twice.
+    /// Calls `each` with number and counters of every device, and returns the number of devices. A
+    /// dump during which devices came or went is repeated, so that `each` may get a device twice.
     ///
     /// # Errors
-    /// The kernel does not answer within a second, refuses (before Linux 4.7), answers with what is
-    /// none, or devices come and go all the time.
+    /// The kernel does not answer within a second, refuses (before Linux 4.7), gives a malformed
+    /// answer, or devices come and go all the time.
     pub fn dump(&mut self, mut each: impl FnMut(u32, LinkCounts)) -> Result<usize, HostError> {
         for _ in 0..TRIES {
             let mut body = [0_u8; STATS_BYTES];
@@ -50,7 +50,7 @@ impl StatsSocket {
         Err(HostError::Refused(format!("rtnetlink: {TRIES} dumps were interrupted by changes")))
     }
 
-    /// The number of the device of that name; none if there is none.
+    /// Returns the number of the device of that name; `None` if there is none.
     ///
     /// # Errors
     /// The errors of [`StatsSocket::dump`].
@@ -82,7 +82,7 @@ impl StatsSocket {
     }
 }
 
-/// Number and counters of a device from the body of `RTM_NEWSTATS`.
+/// Returns number and counters of a device from the body of `RTM_NEWSTATS`.
 fn stats(body: &[u8]) -> Option<(u32, LinkCounts)> {
     let index = u32_at(body, 4)?;
     let value = attribute(body.get(STATS_BYTES..)?, IFLA_STATS_LINK_64)?;
@@ -95,13 +95,13 @@ fn stats(body: &[u8]) -> Option<(u32, LinkCounts)> {
     Some((index, counts))
 }
 
-/// A dump of 2000 devices takes a millisecond.
+/// The most attempts at a dump; one of 2000 devices takes a millisecond.
 const TRIES: u32 = 5;
 /// `struct if_stats_msg`.
 const STATS_BYTES: usize = 12;
 /// `struct ifinfomsg`.
 const LINK_BYTES: usize = 16;
-/// With the zero at its end.
+/// The bytes of a name, with the zero at its end.
 const NAME_BYTES: usize = 16;
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;

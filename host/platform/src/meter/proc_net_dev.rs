@@ -28,7 +28,7 @@ pub struct DeviceLine<'t> {
 }
 
 impl ProcNetDev {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -37,7 +37,7 @@ impl ProcNetDev {
         Ok(Self { file, buffer: vec![0; BYTES_FIRST] })
     }
 
-    /// Calls `each` for every device, and gives how many there are.
+    /// Calls `each` for every device, and returns the number of devices.
     ///
     /// # Errors
     /// It cannot be read, or is longer than 4 MiB.
@@ -67,7 +67,7 @@ impl ProcNetDev {
     }
 }
 
-/// The devices of a text; lines that are none (its head) are passed over.
+/// Returns the devices of a text; other lines, such as its head, are skipped.
 pub fn parse(text: &str) -> impl Iterator<Item = DeviceLine<'_>> {
     text.lines().filter_map(|line| {
         let (name, numbers) = line.rsplit_once(':')?;
@@ -88,7 +88,7 @@ pub fn parse(text: &str) -> impl Iterator<Item = DeviceLine<'_>> {
 const PATH: &str = "/proc/thread-self/net/dev";
 const BYTES_FIRST: usize = 64 << 10;
 
-/// 30 000 devices.
+/// The most bytes that are read: enough for 30000 devices.
 const BYTES_MAX: usize = 4 << 20;
 
 #[cfg(test)]

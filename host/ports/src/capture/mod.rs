@@ -69,12 +69,12 @@ impl CapturePort {
         self.reader.is_none() && self.waiting.is_none()
     }
 
-    /// Why reading ended before the file did, once.
+    /// Returns the last error that ended the reading of a file or lost a frame on writing, once.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
 
-    /// The next frame of the file that fits a chunk; the others are counted.
+    /// Returns the next frame of the file that fits a chunk; counts those that do not.
     fn next(&mut self, pool: &Pool) -> Option<CapturedFrame> {
         if let Some(waiting) = self.waiting.take() {
             return Some(waiting);
@@ -119,12 +119,12 @@ impl FramePort for CapturePort {
         out.len() - first
     }
 
-    /// A file takes any number; the bound keeps batches alike on all ports.
+    /// Returns a bound that keeps batches alike on all ports: a file takes any number.
     fn transmit_room(&mut self, _pool: &mut Pool) -> usize {
         TRANSMIT_BATCH
     }
 
-    /// Written at once; without a file to write to, frames are counted and gone.
+    /// Writes the frame at once; without a file to write to, only counts and frees it.
     fn transmit(&mut self, pool: &mut Pool, frame: Frame) -> Result<(), Frame> {
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.write(sys::wall_clock_nanos(), pool.data(frame))

@@ -59,7 +59,7 @@ impl<R: Read> CaptureReader<R> {
         if link == LINKTYPE_ETHERNET { Ok(reader) } else { Err(invalid("not of Ethernet frames")) }
     }
 
-    /// The next frame; `None` at the end.
+    /// Returns the next frame; `None` at the end.
     ///
     /// # Errors
     /// The input fails, ends within a frame, or contradicts its format.
@@ -105,7 +105,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// A section's header, behind its type: byte order, and interfaces begin anew.
+    /// Reads a section's header behind its type: the byte order. The section has no interfaces yet.
     fn section(&mut self) -> io::Result<()> {
         let total: [u8; 4] = self.array()?;
         let order: [u8; 4] = self.array()?;
@@ -135,7 +135,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(None)
     }
 
-    /// The option `if_tsresol`; a million without it.
+    /// Returns the ticks a second that the option `if_tsresol` states; a million without it.
     fn ticks_a_second(&self, mut options: &[u8]) -> u64 {
         while let Some((head, rest)) = options.split_first_chunk::<4>() {
             let half = |a, b| {
@@ -186,7 +186,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(Some(CapturedFrame { nanos: 0, bytes, length }))
     }
 
-    /// Four bytes, or `None` if the input ends before the first.
+    /// Returns the next four bytes, or `None` if the input ends before the first.
     fn first_word(&mut self) -> io::Result<Option<[u8; 4]>> {
         let mut word = [0; 4];
         if self.input.read(&mut word[..1])? == 0 {
@@ -211,7 +211,7 @@ impl<R: Read> CaptureReader<R> {
         Ok(bytes)
     }
 
-    /// The word at `at` of a buffer that is known to hold it.
+    /// Returns the word at `at` of a buffer that is known to hold it.
     fn word(&self, bytes: &[u8], at: usize) -> u32 {
         let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
         let word = word.map_or(0, u32::from_ne_bytes);
@@ -233,7 +233,7 @@ const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const OPTION_RESOLUTION: u16 = 9;
 
-/// A frame is at most 256 KiB; options may add a little. What is longer is no capture.
+/// The longest block that is read. A frame is at most 256 KiB, and options may add a little.
 const BLOCK_MAX: u32 = 16 << 20;
 const INTERFACES_MAX: usize = 4096;
 
@@ -241,7 +241,8 @@ const INTERFACES_MAX: usize = 4096;
 mod tests {
     use super::*;
 
-    /// One section, one interface with nanoseconds, one packet of five bytes at 2³² + 7 ns.
+    /// Returns a file of one section, one interface with nanoseconds, and one packet of five bytes
+    /// at 2³² + 7 ns.
     fn next_generation(order: fn(u32) -> [u8; 4], half: fn(u16) -> [u8; 2]) -> Vec<u8> {
         let mut file = Vec::new();
         for word in [SECTION, 28, BYTE_ORDER, 1, u32::MAX, u32::MAX, 28] {

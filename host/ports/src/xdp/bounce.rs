@@ -30,23 +30,23 @@ impl BounceBuffers {
         Ok(Self { memory, chunk, receive, idle: idle.collect() })
     }
 
-    /// Address, length and bytes of a chunk.
+    /// Returns the address and the length of the memory, and the bytes of a chunk.
     pub(super) fn extent(&self) -> (*mut u8, usize, u32) {
         (self.memory.start(), self.memory.len(), self.chunk)
     }
 
-    /// The addresses of the chunks to receive into.
+    /// Returns the addresses of the chunks to receive into.
     pub(super) fn to_receive(&self) -> impl Iterator<Item = u64> + use<> {
         let chunk = u64::from(self.chunk);
         (0..u64::from(self.receive)).map(move |id| id * chunk)
     }
 
-    /// The address of the chunk that a received frame lies in.
+    /// Returns the address of the chunk that a received frame lies in.
     pub(super) fn chunk_of(&self, address: u64) -> u64 {
         address - address % u64::from(self.chunk)
     }
 
-    /// The bytes of a received frame; `None` if it is not inside one chunk to receive into.
+    /// Returns the bytes of a received frame; `None` if it is not inside one chunk to receive into.
     pub(super) fn received(&self, address: u64, len: u32) -> Option<&[u8]> {
         let chunk = u64::from(self.chunk);
         let end = address.checked_add(u64::from(len))?;

@@ -30,7 +30,7 @@ pub(super) struct DeviceEntry {
 }
 
 impl DeviceEntry {
-    /// The entry as the kernel's table has it.
+    /// Returns the entry as the kernel's table has it.
     pub(super) fn to_value(self) -> [u8; 28] {
         let (kind, gate) = match self.role {
             DeviceRole::Vif(gate) => (0, gate.0),
@@ -46,7 +46,7 @@ impl DeviceEntry {
     }
 }
 
-/// The table's entries, by ifindex.
+/// Returns the table's entries, by ifindex.
 pub(super) fn entries(devices: &MapHandle) -> BTreeMap<u32, DeviceEntry> {
     let entry = |key: Vec<u8>| {
         let ifindex = u32::from_ne_bytes(*key.first_chunk()?);

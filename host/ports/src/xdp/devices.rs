@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The data plane's part by which devices come and go: slow system calls, so that a thread other
-//! than the one that moves frames can make them.
+//! The part of the data plane that adds and removes devices. Its system calls are slow, so a thread
+//! other than the one that moves frames can make them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -18,7 +18,7 @@ use super::pins::Pins;
 use super::stand_ins::{WaitingDevice, WaitingDevices};
 use crate::error::PortError;
 
-/// The program, and the tables of what is a device.
+/// The programs, and the tables of the devices.
 #[derive(Debug)]
 pub struct Devices {
     xdp: OwnedFd,
@@ -36,12 +36,12 @@ pub struct Devices {
     waiting: Mutex<WaitingDevices>,
 }
 
-/// Indexes that nobody has.
+/// The unused indexes, and the devices of an earlier process.
 #[derive(Debug)]
 struct Free {
     devices: Vec<u32>,
     sockets: Vec<bool>,
-    /// By ifindex: what an earlier process left, until it is taken over or swept.
+    /// The devices that an earlier process left, by ifindex, until they are taken over or swept.
     left: BTreeMap<u32, DeviceEntry>,
 }
 
@@ -55,8 +55,9 @@ pub enum AttachMode {
 }
 
 impl Devices {
-    /// No device yet. Programs: before the stack, for packet sockets, and the stand-in. Maps:
-    /// devices, near devices, sockets, targets, ifindexes.
+    /// Returns tables without a device of this process. The programs are those before the stack,
+    /// for packet sockets, and the stand-in. The maps are devices, near devices, sockets, targets
+    /// and ifindexes.
     pub(super) fn new(
         [xdp, discard, stand_in]: [OwnedFd; 3],
         [devices, near_devices, sockets, targets, ifindexes]: [MapHandle; 5],
@@ -93,28 +94,30 @@ impl Devices {
         }
     }
 
-    /// Returns what an earlier process left of a device.
+    /// Returns the role of a device that an earlier process left; `None` if it left none.
     #[must_use]
     pub fn left(&self, device: &str) -> Option<DeviceRole> {
         let ifindex = crate::link::ifindex(device).ok()?;
         self.free().left.get(&ifindex).map(|entry| entry.role)
     }
 
-    /// The roles of all that an earlier process left: their gates have paths and stations until
-    /// [`super::XdpPlane::sweep`].
+    /// Returns the roles of all devices that an earlier process left. Their gates have paths and
+    /// stations until [`super::XdpPlane::sweep`].
     #[must_use]
     pub fn left_roles(&self) -> Vec<DeviceRole> {
         self.free().left.values().map(|entry| entry.role).collect()
     }
 
-    /// Gives back what [`Self::take`] had of an earlier process, for another try.
+    /// Puts back the entry of an earlier process that [`Self::take`] took, so that it can be taken
+    /// again.
     pub(super) fn put_back(&self, ifindex: u32, entry: &DeviceEntry) {
         self.waiting().forget(ifindex);
         self.clear_sockets(entry);
         self.free().left.insert(ifindex, *entry);
     }
 
-    /// Takes the program off what an earlier process left and nobody has taken over; their roles.
+    /// Detaches the program from the devices that an earlier process left and nobody has taken
+    /// over. Returns their roles.
     pub(super) fn sweep(&self) -> Vec<DeviceRole> {
         let left = std::mem::take(&mut self.free().left);
         let gone = |(ifindex, entry): (u32, DeviceEntry)| {
@@ -125,7 +128,7 @@ impl Devices {
         left.into_iter().map(gone).collect()
     }
 
-    /// Lets go of what keeps the program on a device when the process ends.
+    /// Removes the pins that keep the programs on a device when the process ends.
     pub(super) fn release(&self, ifindex: u32) {
         self.waiting().forget(ifindex);
         if let Some(pins) = &self.pins {
@@ -133,24 +136,25 @@ impl Devices {
         }
     }
 
-    /// The program that keeps the kernel's stack from seeing a device that a packet socket reads.
+    /// Returns the program that hides a device that a packet socket reads from the kernel's stack.
     pub(crate) fn discard_program(&self) -> BorrowedFd<'_> {
         self.discard.as_fd()
     }
 
-    /// The program that is attached to devices.
+    /// Returns the program that is attached to devices.
     pub(super) fn program(&self) -> BorrowedFd<'_> {
         self.xdp.as_fd()
     }
 
-    /// The gates of the data plane.
+    /// Returns the gates of the data plane.
     #[must_use]
     pub fn gates(&self) -> &Arc<Gates> {
         &self.gates
     }
 
-    /// The index of a device, and the first of `queues` indexes of sockets in a row: those that it
-    /// had in an earlier process in the same role (then true), or unused ones.
+    /// Returns the index of a device, the first of `queues` consecutive indexes of sockets, and
+    /// whether the device had them in an earlier process, in the same role and with as many queues.
+    /// If it had not, they are unused ones.
     pub(super) fn take(
         &self,
         name: &str,
@@ -187,7 +191,7 @@ impl Devices {
         set.map_err(|error| failed("enter a socket", &error))
     }
 
-    /// Routes nothing to a device's sockets any more.
+    /// Stops routing frames to a device's sockets.
     pub(super) fn clear_sockets(&self, entry: &DeviceEntry) {
         for index in entry.socket_base..entry.socket_base.saturating_add(entry.queues) {
             // A missing entry need not be removed.
@@ -212,13 +216,14 @@ impl Devices {
         set.map_err(|error| failed("enter a device to redirect to", &error))
     }
 
-    /// Whose place it is that the low bits of `ifindex` name; 0 for nobody's.
+    /// Returns the ifindex of the device in the slot that the low bits of `ifindex` name; 0 if the
+    /// slot is free.
     fn near_device(&self, ifindex: u32) -> Option<u32> {
         let value = self.near_devices.lookup(&near_slot(ifindex), MapFlags::ANY).ok()??;
         Some(u32::from_ne_bytes(*value.first_chunk()?))
     }
 
-    /// Forgets a device whose attachment has ended.
+    /// Removes a device whose attachment has ended.
     pub(super) fn remove_device(&self, ifindex: u32, entry: &DeviceEntry) {
         // A missing entry need not be removed.
         let _ = self.devices.delete(&ifindex.to_ne_bytes());
@@ -237,16 +242,16 @@ impl Devices {
         free.devices.push(entry.index);
     }
 
-    /// Puts this process's stand-in into the link that an earlier one left at a device; returns
-    /// whether there is one.
+    /// Puts this process's stand-in into the link that an earlier process left at a device. Returns
+    /// true if there was one.
     pub(super) fn take_over_stand_in(&self, ifindex: u32) -> bool {
         let pins = self.pins.as_ref();
         pins.is_some_and(|pins| pins.take_over_stand_in(ifindex, self.stand_in.as_fd()))
     }
 
-    /// Has the stand-in attached to a device by [`Self::attach_next_stand_in`], unless an earlier
-    /// process left it there. The result is true once it is there: never where nothing outlives the
-    /// process, nor before Linux 6.6.
+    /// Queues a device for [`Self::attach_next_stand_in`], unless an earlier process left the
+    /// stand-in there. The returned flag becomes true once the stand-in is attached: never without
+    /// pins, nor before Linux 6.6.
     pub(super) fn attach_stand_in_later(
         &self,
         name: &str,
@@ -262,8 +267,9 @@ impl Devices {
     }
 
     /// Attaches the stand-in to the ingress hook of the next device that waits for it, before all
-    /// other programs. Returns whether it is there: not on an old kernel, nor if the device is
-    /// gone. `None` if no device waits. The call takes some 20 ms. One thread at a time makes it.
+    /// other programs. Returns whether it was attached: false on an old kernel, or if the device is
+    /// gone; `None` if no device waits. The call takes some 20 ms. Only one thread at a time may
+    /// make it.
     ///
     /// # Errors
     /// The kernel refuses for another reason. The device does not wait any more.
@@ -271,7 +277,7 @@ impl Devices {
         let device = self.waiting().begin()?;
         let (program, hook) = (self.stand_in.as_fd(), libbpf_sys::BPF_TCX_INGRESS);
         let attached = link(program, device.ifindex, hook, BPF_F_BEFORE);
-        // Nobody lets the device go while the list is locked.
+        // The device cannot be released while the list is locked.
         let mut waiting = self.waiting();
         match (attached, &self.pins) {
             _ if !waiting.end(device.ifindex) => Some(Ok(false)),
@@ -332,14 +338,14 @@ impl Devices {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lists stay whole whatever happened to the thread that held their lock.
+    /// Locks the unused indexes. They are consistent even after a panic of the lock's holder.
     fn free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A link that holds `program` at a device's hook; retried for a second while the hook is taken,
-/// as it is for some 10 ms after its holder was killed.
+/// Attaches `program` to a device's hook and returns the link. Retries for a second while the hook
+/// is taken, as it is for some 10 ms after the process that held it was killed.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -378,22 +384,22 @@ pub(super) fn failed(step: &'static str, error: &libbpf_rs::Error) -> PortError 
     PortError::system("data plane", step, io::Error::other(error.to_string()))
 }
 
-/// Tells whether the kernel has no such hook (before Linux 6.6).
+/// Returns true if the kernel has no such hook (before Linux 6.6).
 fn is_unknown_hook(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
 
-/// Tells whether the device is not there any more.
+/// Returns true if the device no longer exists.
 fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
 }
 
-/// The place in the table of near devices.
+/// Returns the key of a device's slot in the table of near devices.
 fn near_slot(ifindex: u32) -> [u8; 4] {
     (ifindex % NEAR_DEVICES).to_ne_bytes()
 }
 
-/// For example `bpf/weir.h`.
+/// `NEAR_DEVICES` of `bpf/weir.h`.
 const NEAR_DEVICES: u32 = 1024;
 
 /// From `linux/if_link.h`.

@@ -58,7 +58,7 @@ impl FiveTupleLists {
         self.write(other)
     }
 
-    /// The list in force: 0 or 1.
+    /// Returns the list in force: 0 or 1.
     fn in_force(&self) -> Result<u32, PortError> {
         let there = self.active.lookup(&FIRST, MapFlags::ANY);
         let there = there.map_err(|error| failed("read which five-tuples are in force", &error))?;
@@ -96,7 +96,7 @@ fn entry(bridge: u16, tuple: &FiveTuple) -> [u8; ENTRY] {
     entry
 }
 
-/// Address and mask of a prefix, in network order; IPv4 in the first four bytes.
+/// Returns address and mask of a prefix, in network order; IPv4 in the first four bytes.
 fn words(prefix: Prefix) -> ([u8; 16], [u8; 16]) {
     let (mut address, mut mask) = ([0; 16], [0; 16]);
     match prefix.address() {

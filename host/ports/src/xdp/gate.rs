@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The gates: how many frames each vif and direction may still bring in, shared with the kernel.
 //!
-//! The worker grants, the data-plane program counts what it lets in and what it drops. A frame is
-//! *in flight* from when the gate let it in until the worker received it; a grant is stated from
-//! what was received, so the credit given is also the bound of what a tenant has in flight, and a
-//! flood towards one tenant cannot fill the receive ring for all.
+//! The worker grants credit; the data-plane program counts the frames that it lets in and those
+//! that it drops. A frame is *in flight* from when the gate lets it in until the worker receives
+//! it. A grant is counted from the frames received. Its credit therefore also bounds what a tenant
+//! has in flight, and a flood towards one tenant cannot fill the receive ring for all.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ struct Local {
 }
 
 impl Gates {
-    /// Maps the array of `count` gates. All are shut: nothing was granted yet.
+    /// Maps the array of `count` gates. Gates of a new array are shut: nothing was granted yet.
     pub(super) fn map(array: BorrowedFd<'_>, count: u32) -> Result<Self, PortError> {
         let map = Mapping::shared(array, 0, count as usize * size_of::<Shared>())
             .map_err(|error| PortError::system("gates", "map the array", error))?;
@@ -72,7 +72,7 @@ impl Gates {
         let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) else { return };
         let credit = u64::from(credit);
         let received = local.received.load(Ordering::Relaxed);
-        // Most gates of a turn are as they were. The shared line belongs to the processor that
+        // Most grants of a turn change nothing. The shared line belongs to the processor that
         // receives for the device, and would have to be fetched from there.
         if local.granted.load(Ordering::Relaxed) == received.saturating_add(credit) {
             return;
@@ -82,7 +82,7 @@ impl Gates {
         local.granted.store(granted, Ordering::Relaxed);
     }
 
-    /// Takes the gate off its hinges: everything passes, counted.
+    /// Opens the gate without a limit: every frame passes, and is counted.
     pub fn open(&self, gate: GateId) {
         if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
             shared.granted.store(u64::MAX, Ordering::Relaxed);
@@ -93,16 +93,17 @@ impl Gates {
     /// Notes that the worker holds `frames` more that this gate let in. The XDP ports call it.
     pub fn note_received(&self, gate: GateId, frames: u64) {
         if let Some(local) = self.local(gate) {
-            // One worker writes, so a load and a store do.
+            // One worker writes, so a load and a store are enough.
             let received = local.received.load(Ordering::Relaxed) + frames;
             local.received.store(received, Ordering::Relaxed);
         }
     }
 
-    /// Says that of the frames received from this gate `backlog` are still in user space. A path
-    /// that was put on the redirected path engages with the first frame that finds none in flight
-    /// and this zero: a pause in the traffic as long as the worker's round. Where a flood leaves
-    /// no pause, [`Self::grant`] of 0 makes one, at the price of what arrives in it.
+    /// Publishes that `backlog` of the frames received from this gate are still in user space. A
+    /// path that was put on the redirected path engages with the first frame that arrives while no
+    /// frame is in flight and the backlog is zero, which takes a pause in the traffic as long as
+    /// the worker's turn. If a flood leaves no pause, [`Self::grant`] of 0 makes one, at the price
+    /// of the frames that arrive in it.
     pub fn drained(&self, gate: GateId, backlog: u64) {
         if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
             let received = known(shared, local);
@@ -112,7 +113,7 @@ impl Gates {
 
     /// Gives up frames that were let in and never arrived (a full ring, an empty pool), so that
     /// their credit returns. To be called every 10 ms or so while the device's receive ring is
-    /// empty: what has not moved between two calls is gone.
+    /// empty: if the gate let nothing in between two calls, the frames still missing are lost.
     pub fn settle(&self, gate: GateId) {
         if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
             let accepted = shared.accepted_packets.load(Ordering::Relaxed);
@@ -122,7 +123,7 @@ impl Gates {
         }
     }
 
-    /// Shuts the gate and forgets what is under way: for the next who is given it.
+    /// Shuts the gate and forgets the frames in flight, so that it can be given to another user.
     pub fn reset(&self, gate: GateId) {
         if let (Some(shared), Some(local)) = (self.shared(gate), self.local(gate)) {
             let accepted = shared.accepted_packets.load(Ordering::Relaxed);
@@ -133,7 +134,7 @@ impl Gates {
         }
     }
 
-    /// Frames let in and not received.
+    /// Returns the number of frames let in and not received.
     #[must_use]
     pub fn in_flight(&self, gate: GateId) -> u64 {
         let received = self.local(gate).map_or(0, |local| local.received.load(Ordering::Relaxed));
@@ -177,8 +178,8 @@ impl Gates {
     }
 }
 
-/// Frames received, never more than were let in: one that was given up and comes after all was
-/// counted twice.
+/// Returns the number of frames received, at most as many as were let in. A frame that was given up
+/// and arrives after all would otherwise count twice.
 fn known(shared: &Shared, local: &Local) -> u64 {
     let accepted = shared.accepted_packets.load(Ordering::Relaxed);
     let received = local.received.load(Ordering::Relaxed).min(accepted);

@@ -53,9 +53,9 @@ pub struct XdpPort {
     /// The socket to be read first in the next call, so that no queue is starved.
     turn: usize,
     entry: DeviceEntry,
-    /// The stand-in is at its ingress hook.
+    /// True once the stand-in is at the device's ingress hook.
     passes: Arc<AtomicBool>,
-    /// An earlier process left it.
+    /// True if an earlier process left the device's entry.
     adopted: bool,
     receive_room: u32,
     gates: Arc<Gates>,
@@ -71,7 +71,7 @@ pub struct XdpPort {
 pub struct XdpConfig {
     /// The Linux device.
     pub device: String,
-    /// Whose it is.
+    /// The role of the device.
     pub role: DeviceRole,
     /// Entries of each ring: a power of two, 64 ..= 32 768.
     pub ring: u32,
@@ -87,14 +87,14 @@ pub struct XdpConfig {
 }
 
 impl XdpConfig {
-    /// The usual sizes for a single device.
+    /// Returns the settings with the usual sizes for a single device.
     #[must_use]
     pub fn new(device: &str, role: DeviceRole) -> Self {
         Self::sized(device, role, 1024, 256)
     }
 
-    /// A device that holds at most `fill` chunks for receiving and `transmit_limit` frames on their
-    /// way out; its rings are as long as that takes.
+    /// Returns the settings for a device that holds at most `fill` chunks for receiving and
+    /// `transmit_limit` frames on their way out; its rings are long enough for both.
     #[must_use]
     pub fn sized(device: &str, role: DeviceRole, fill: u32, transmit_limit: u32) -> Self {
         let longest = fill.max(transmit_limit).clamp(RING_MIN, RING_MAX);
@@ -123,8 +123,8 @@ impl XdpPort {
         Ok(port)
     }
 
-    /// Does [`Self::open`] on a thread that does not own the pool. Frames reach its sockets from
-    /// [`Self::connect`] on, for which [`Self::adopt`] gives them room.
+    /// Opens the device on a thread that does not own the pool. [`Self::adopt`] then gives its
+    /// sockets chunks to receive into, and from [`Self::connect`] on frames reach them.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -174,13 +174,14 @@ impl XdpPort {
         sockets.try_for_each(|(index, socket)| devices.set_socket(index, socket.as_fd()))
     }
 
-    /// Takes the sockets out of the program's hands; what they have received can still be read.
+    /// Stops the program from handing frames to the sockets. Frames already received can still be
+    /// read.
     pub fn disconnect(&self, devices: &Devices) {
         devices.clear_sockets(&self.entry);
     }
 
-    /// Detaches the program, closes the sockets and returns their chunks. Dropping the port does
-    /// the first two only.
+    /// Detaches the program, closes the sockets and returns their chunks. Dropping the port closes
+    /// the sockets only, and detaches the program unless its link is pinned.
     pub fn close(self, plane: &mut XdpPlane, pool: &mut Pool) {
         let lent = self.shut(plane.devices());
         pool.reclaim(lent);
@@ -194,7 +195,7 @@ impl XdpPort {
         LentChunks(self.sockets.into_iter().filter_map(Socket::shut).collect())
     }
 
-    /// Does [`Self::shut`], but leaves again what an earlier process left.
+    /// Does the same as [`Self::shut`], but puts back what an earlier process left.
     pub fn abandon(self, devices: &Devices) -> LentChunks {
         if !self.adopted {
             return self.shut(devices);
@@ -209,7 +210,8 @@ impl XdpPort {
         self.sockets.into_iter().for_each(|socket| socket.close(pool));
     }
 
-    /// The index by which [`XdpPlane::set_station`] and [`XdpPlane::faults`] know the device.
+    /// Returns the index by which [`XdpPlane::set_station`] and [`XdpPlane::faults`] identify the
+    /// device.
     #[must_use]
     pub fn device_index(&self) -> u32 {
         self.entry.index
@@ -234,36 +236,36 @@ impl XdpPort {
         &self.properties
     }
 
-    /// Returns whether the program runs in the driver.
+    /// Returns how the program is attached: in the driver or in the kernel's receive path.
     #[must_use]
     pub fn attached(&self) -> AttachMode {
         self.attached
     }
 
-    /// Returns whether frames are copied.
+    /// Returns whether frames are copied between the device and its sockets.
     #[must_use]
     pub fn bound(&self) -> BindMode {
         self.bound
     }
 
-    /// Frames that its sockets can receive before they are read.
+    /// Returns the number of frames that its sockets can receive before they are read.
     #[must_use]
     pub fn receive_room(&self) -> u32 {
         self.receive_room
     }
 
-    /// Receive queues served.
+    /// Returns the number of receive queues served.
     #[must_use]
     pub fn queues(&self) -> usize {
         self.sockets.len()
     }
 
-    /// Frames received on each queue.
+    /// Returns the number of frames received on each queue.
     pub fn received_by_queue(&self) -> impl Iterator<Item = u64> {
         self.sockets.iter().map(Socket::received)
     }
 
-    /// The descriptor of each queue, for a poll on all of them.
+    /// Returns the descriptor of each queue, for a poll on all of them.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }
@@ -297,7 +299,8 @@ impl XdpPort {
         }
     }
 
-    /// Tells the gates which frames have arrived: a vif's are all its own, a port's carry a mark.
+    /// Tells the gates which frames have arrived. A vif's frames all belong to its gate; a port's
+    /// carry the number of their gate in a mark.
     fn note(&self, pool: &mut Pool, frames: &[Frame]) {
         match self.entry.role {
             DeviceRole::Vif(gate) => self.gates.note_received(gate, frames.len() as u64),
@@ -388,7 +391,7 @@ impl FramePort for XdpPort {
     }
 }
 
-/// Its index, if it is there and the rings have a size that exists.
+/// Returns the device's index, if it exists and the size of the rings is allowed.
 fn check(config: &XdpConfig) -> Result<u32, PortError> {
     if !config.ring.is_power_of_two() || !(RING_MIN..=RING_MAX).contains(&config.ring) {
         let message =
@@ -398,11 +401,12 @@ fn check(config: &XdpConfig) -> Result<u32, PortError> {
     link::ifindex(&config.device)
 }
 
-/// One socket a queue. Zero copy is tried first if asked for and the driver may have it, and all or
-/// none of the queues have it.
+/// Opens one socket a queue. Tries zero copy first if it is asked for and the driver may support
+/// it; either all of the queues use it or none.
 ///
-/// An attempt that a driver refuses is dear: it registers the whole pool, and its queue is in use
-/// until the kernel has let go of it. With each of 128 veths it made a start quadratic.
+/// An attempt that the driver refuses is expensive: it registers the whole pool, and the queue
+/// stays in use until the kernel has released it. An attempt for each of 128 veths made the
+/// start-up time quadratic.
 fn open_sockets(
     config: &XdpConfig,
     ifindex: u32,

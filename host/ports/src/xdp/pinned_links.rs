@@ -22,8 +22,8 @@ pub fn pin_link(link: impl AsFd, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts `program` into the link that the file `path` keeps, between two frames. `None` if there is
-/// no such link, or its device has gone: it cannot be used any more then.
+/// Puts `program` into the link that the file `path` keeps, between two frames. Returns the link;
+/// `None` if there is none, or its device is gone and the link therefore unusable.
 pub fn renew_link(path: &Path, program: BorrowedFd<'_>) -> Option<OwnedFd> {
     let path = text(path).ok()?;
     // SAFETY: a string that ends in zero and lives until the call returns.

@@ -20,9 +20,9 @@ use crate::error::PortError;
 pub struct Pins(PathBuf);
 
 impl Pins {
-    /// The folder for `node`: in `state`/bpf if that is a BPF file system, else in `/sys/fs/bpf`
-    /// for the state folder of the system. `None` if there is no such file system; then nothing
-    /// outlives the process.
+    /// Returns the folder for `node`: in `state`/bpf if that is a BPF file system, else in
+    /// `/sys/fs/bpf` if `state` is the system's state folder. `None` if there is no such file
+    /// system; then nothing outlives the process.
     #[must_use]
     pub fn of(state: &Path, node: &str) -> Option<Self> {
         let root = Self::system(state)?;
@@ -50,13 +50,13 @@ impl Pins {
         state.join("bpf")
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// The sizes of the tables that are there; `None` if they are not, or not all.
+    /// Returns the sizes of the tables in the folder; `None` if any of them is missing.
     #[must_use]
     pub fn limits(&self) -> Option<PlaneLimits> {
         if !self.links().is_dir() {
@@ -82,7 +82,7 @@ impl Pins {
         fs::create_dir_all(&self.0).map_err(|error| self.failed("make the folder", error))
     }
 
-    /// All tables are there: they can be adopted from now on.
+    /// Marks all tables as there: they can be adopted from now on.
     pub(super) fn complete(&self) -> Result<(), PortError> {
         let made = fs::create_dir_all(self.stand_ins());
         made.map_err(|error| self.failed("make the folder", error))?;
@@ -93,13 +93,14 @@ impl Pins {
         self.0.join(name)
     }
 
-    /// Keeps a link for as long as the folder has it.
+    /// Pins a link in the folder, which keeps it until its file is removed.
     pub(super) fn keep(&self, ifindex: u32, native: bool, link: &OwnedFd) -> Result<(), PortError> {
         let kept = pin_link(link, &self.link(ifindex, native));
         kept.map_err(|error| self.failed("keep a link", error))
     }
 
-    /// The link of a device that another process left, now with `program`; whether it is native.
+    /// Puts `program` into the link of a device that another process left. Returns the link and
+    /// whether it is native.
     pub(super) fn take_over(
         &self,
         ifindex: u32,
@@ -110,14 +111,14 @@ impl Pins {
             .find_map(|native| Some((renew_link(&self.link(ifindex, native), program)?, native)))
     }
 
-    /// Keeps the link of a device's stand-in for as long as the folder has it.
+    /// Pins the link of a device's stand-in in the folder.
     pub(super) fn keep_stand_in(&self, ifindex: u32, link: &OwnedFd) -> Result<(), PortError> {
         let kept = pin_link(link, &self.stand_in(ifindex));
         kept.map_err(|error| self.failed("keep a link", error))
     }
 
-    /// Puts `program` into the link of a device's stand-in that another process left; returns
-    /// whether there is one.
+    /// Puts `program` into the link of a device's stand-in that another process left. Returns true
+    /// if there is one.
     pub(super) fn take_over_stand_in(&self, ifindex: u32, program: BorrowedFd<'_>) -> bool {
         let taken = renew_link(&self.stand_in(ifindex), program).is_some();
         if !taken {
@@ -126,7 +127,8 @@ impl Pins {
         taken
     }
 
-    /// Lets go of a device's links: first of the program that passes frames on to the stand-in.
+    /// Removes the pins of a device's links: first that of the program, which passes frames on to
+    /// the stand-in.
     pub(super) fn release(&self, ifindex: u32) {
         self.release_program(ifindex);
         self.release_stand_in(ifindex);
@@ -137,7 +139,7 @@ impl Pins {
         let _missing = fs::remove_file(self.stand_in(ifindex));
     }
 
-    /// Lets go of a device's link of the program.
+    /// Removes the pin of a device's link of the program.
     pub(super) fn release_program(&self, ifindex: u32) {
         for native in [true, false] {
             // One of them is not there.
@@ -145,8 +147,8 @@ impl Pins {
         }
     }
 
-    /// The folder that keeps the program on its devices: it goes before the stand-ins, to which the
-    /// program passes frames on.
+    /// Returns the folder of the links that keep the program on its devices. It is removed before
+    /// that of the stand-ins, to which the program passes frames on.
     #[must_use]
     pub fn links(&self) -> PathBuf {
         self.0.join("links")

@@ -155,10 +155,10 @@ impl XdpPlane {
         })
     }
 
-    /// Frames that a port receives for `mac` on the bridge `number`
-    /// (`weir_policy::Policy::bridge_of`) enter by `gate` from now on.
-    /// `device` is the port's [`super::XdpPort::device_index`]; `stand_in` the vif's and its slice,
-    /// if frames may go there while no worker is here.
+    /// Lets frames that a port receives for `mac` on the bridge `number`
+    /// (`weir_policy::Policy::bridge_of`) enter by `gate` from now on. `device` is the port's
+    /// [`super::XdpPort::device_index`]. `stand_in` is the device index of the vif, and its slice,
+    /// if frames may be forwarded to it while no worker runs.
     ///
     /// # Errors
     /// The table is full, or the kernel refuses.
@@ -175,8 +175,8 @@ impl XdpPlane {
         self.store_station(station_key(device, number, mac), words)
     }
 
-    /// Does the same as [`Self::set_station`], and lets frames be redirected there without user
-    /// space. `bridge` is the port's device index.
+    /// Does the same as [`Self::set_station`], and lets frames be redirected there without passing
+    /// through user space. `bridge` is the port's device index.
     ///
     /// # Errors
     /// The table is full, or the kernel refuses.
@@ -247,8 +247,8 @@ impl XdpPlane {
         self.five_tuples.set(tuples)
     }
 
-    /// When a frame was last redirected to that station; `None` if never since it was set. What
-    /// is used must not age out of the bridge's table.
+    /// Returns when a frame was last redirected to that station; `None` if never since it was set.
+    /// An address in use must not age out of the bridge's table.
     #[must_use]
     pub fn route_used(&self, bridge: u32, number: u16, mac: [u8; 6]) -> Option<Instant> {
         let value =
@@ -422,7 +422,7 @@ fn open_object(
 fn entries_of(map: &str, limits: PlaneLimits, rows: CounterRows) -> Option<u32> {
     match map {
         "devices" | "faults" | "targets" | "ifindexes" | "copies" => Some(limits.devices),
-        // Each vif is a member of its slice's bridge, and may be one of all without a header.
+        // Each vif is a member of its slice's bridge, and may be one of the bridge without headers.
         "members" => Some(limits.devices.saturating_mul(2)),
         "stations" => Some(limits.stations),
         "gates" | "paths" => Some(limits.gates),
@@ -457,21 +457,21 @@ impl CounterRows {
         Self { rows, is_own: rows >= processors }
     }
 
-    /// The words of `settings` in `bpf/maps.h`.
+    /// Returns the words of `settings` in `bpf/maps.h`.
     fn constants(self, gates: u32) -> Vec<u8> {
         let words = [gates, self.rows, u32::from(self.is_own)].map(u64::from);
         words.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 }
 
-/// Processors that may ever run the program.
+/// Returns the number of processors that may ever run the program.
 fn processors() -> Result<u32, PortError> {
     let count =
         libbpf_rs::num_possible_cpus().map_err(|error| failed("count processors", &error))?;
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// `struct station_key` of `bpf/weir.h`.
+/// Lays out a `struct station_key` of `bpf/weir.h`.
 fn station_key(device: u32, number: u16, mac: [u8; 6]) -> [u8; 12] {
     let mut key = [0; 12];
     // Device indexes are below 65 536 by `PlaneLimits`; a larger one names no device.
@@ -481,7 +481,7 @@ fn station_key(device: u32, number: u16, mac: [u8; 6]) -> [u8; 12] {
     key
 }
 
-/// `struct member_key` of `bpf/weir.h`.
+/// Lays out a `struct member_key` of `bpf/weir.h`.
 fn member_key(device: u32, number: u16, place: u32) -> [u8; 8] {
     let mut key = [0; 8];
     key[..2].copy_from_slice(&u16::try_from(device).unwrap_or(u16::MAX).to_ne_bytes());
@@ -497,7 +497,7 @@ const STATION_VIF: u32 = 0;
 const STATION_REMOTE: u32 = 1;
 const NO_TARGET: u32 = u32::MAX;
 
-/// Most counters, 48 MiB; but at least one for each gate.
+/// The most counters (48 MiB); but each gate has at least one.
 const COUNTERS_MAX: u32 = 1 << 18;
 
 /// `sizeof(struct faults)` in `bpf/weir.h`.

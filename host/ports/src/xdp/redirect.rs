@@ -234,7 +234,7 @@ impl Redirects {
         self.free_buckets.push(id.0);
     }
 
-    /// The words of a bucket: its cost, its depth, and the instant at which it is full.
+    /// Returns the words of a bucket: its cost, its depth, and the instant at which it is full.
     fn bucket_words(&self, id: BucketId) -> Option<[&AtomicU64; 3]> {
         let word = |at| self.word(&self.buckets, id.0, BUCKET, at);
         Some([word(0)?, word(1)?, word(2)?])
@@ -248,7 +248,7 @@ impl Redirects {
         })
     }
 
-    /// Word `at` of an entry of `size` bytes.
+    /// Returns word `at` of an entry of `size` bytes.
     fn word<'a>(
         &self,
         map: &'a Mapping,
@@ -266,7 +266,7 @@ impl Redirects {
     }
 }
 
-/// The present instant in the program's unit of time.
+/// Returns the present instant in the program's unit of time.
 fn kernel_time() -> u64 {
     crate::now().as_nanos() << TIME_SHIFT
 }
@@ -318,8 +318,8 @@ fn words(path: &Redirect) -> Result<(u32, [u8; PATH]), PortError> {
     Ok((flags, value))
 }
 
-/// The time of one unit, in 1/65 536 of 1/256 ns, rounded up so that the bucket is never faster
-/// than the rate.
+/// Returns the time that `units` packets or bits take at a rate, in 1/65 536 of 1/256 ns, rounded
+/// up so that the bucket is never faster than the rate.
 fn cost(per_second: u64, units: u64) -> Result<u64, PortError> {
     let second = 1_000_000_000_u128 << (TIME_SHIFT + COST_SHIFT);
     let cost = (second * u128::from(units)).div_ceil(u128::from(per_second.max(1)));
@@ -364,7 +364,8 @@ const DEEPEST: u64 = DEPTH_MAX / 2;
 /// stays the same in time instead of in packets or bytes.
 const RESCALE_TRIES: u32 = 64;
 
-/// With this cost and 131 072 bytes at once, the program's product stays below 2⁶⁴.
+/// A rate in whole bits a second costs less than this, and the product of that with 131 072 bytes
+/// at once, which the program computes, stays below 2⁶⁴.
 const COST_MAX: u64 = 1 << 47;
 
 #[cfg(test)]
@@ -388,7 +389,7 @@ mod tests {
         assert!(refused(&long).contains("overhead is 257; -64 to 256"));
     }
 
-    /// A debt of half a second at 1000 packets a second is 500 packets, whatever the next rate.
+    /// Goal: 500 packets of debt are 500 s at 1 packet a second and half a second at 1000.
     #[test]
     fn a_debt_is_of_packets_and_no_deeper_than_the_bucket() {
         let costs = [1, 1000].map(|rate| cost(rate, 1).unwrap());

@@ -54,7 +54,7 @@ impl<T: Copy> ProducerRing<T> {
         Ok(Self { ring, next: 0, consumer: 0 })
     }
 
-    /// Entries that can be written now.
+    /// Returns the number of entries that can be written now.
     pub(super) fn room(&mut self) -> u32 {
         self.consumer = self.ring.consumer().load(Ordering::Acquire);
         self.ring.size - self.next.wrapping_sub(self.consumer)
@@ -77,7 +77,7 @@ impl<T: Copy> ProducerRing<T> {
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// Entries that the kernel has not consumed yet.
+    /// Returns the number of entries that the kernel has not consumed yet.
     pub(super) fn pending(&mut self) -> u32 {
         self.ring.size - self.room()
     }
@@ -101,7 +101,7 @@ impl<T: Copy> ConsumerRing<T> {
         Ok(Self { ring, next: 0, producer: 0 })
     }
 
-    /// The oldest entry, if there is one. Its place is free again after [`Self::release`].
+    /// Returns the oldest entry, if there is one. Its place is free again after [`Self::release`].
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.next == self.producer {
             self.producer = self.ring.producer().load(Ordering::Acquire);
@@ -131,7 +131,7 @@ impl<T> Ring<T> {
         name: &str,
     ) -> Result<Self, PortError> {
         let place = |offset: u64| {
-            // A few hundred bytes; what is not makes the mapping fail.
+            // Offsets are a few hundred bytes; one that does not fit makes the mapping fail.
             usize::try_from(offset).unwrap_or(usize::MAX / 2)
         };
         let (producer, consumer) = (place(offsets.producer), place(offsets.consumer));

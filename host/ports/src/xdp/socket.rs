@@ -31,9 +31,9 @@ pub(super) struct Socket {
     received: u64,
     /// Frames handed to the kernel and not yet completed.
     outstanding: u32,
-    /// Their lengths, in the order in which they were handed over, which is the order in which a
-    /// device completes them. A veth completes a frame when its receiver takes it, since only then
-    /// the kernel lets go of the socket.
+    /// The lengths of these frames, in the order in which they were handed over, which is the order
+    /// in which a device completes them. A veth completes a frame only when its receiver takes it,
+    /// since the kernel's buffer refers to the socket until then.
     lengths: VecDeque<u16>,
     outstanding_bytes: u64,
     tx_limit: u32,
@@ -45,7 +45,7 @@ pub(super) struct Socket {
 /// The memory that the kernel receives into and sends from.
 #[derive(Debug)]
 enum SocketMemory {
-    /// The pool; its chunks are lent to this name.
+    /// The pool. Chunks that the socket holds are lent to this borrower.
     Pool(Borrower),
     /// The socket's own; frames are copied.
     Bounce(BounceBuffers),
@@ -79,8 +79,8 @@ impl SocketConfig<'_> {
 }
 
 impl Socket {
-    /// Opens, maps and binds; retries for a second while a dead process's socket is in the way.
-    /// It receives nothing before [`Self::refill`].
+    /// Opens, maps and binds a socket; retries for a second while a dead process's socket still
+    /// holds the queue. The socket receives nothing before [`Self::refill`].
     pub(super) fn open(config: &SocketConfig<'_>, region: &Region) -> Result<Self, PortError> {
         let name = config.device;
         // SAFETY: no pointers; the result is checked before it is owned.
@@ -185,7 +185,7 @@ impl Socket {
         count
     }
 
-    /// Frees what was sent. Returns how many frames can be handed over now.
+    /// Frees the frames that were sent. Returns how many frames can be handed over now.
     pub(super) fn transmit_room(&mut self, pool: &mut Pool) -> u32 {
         let mut reaped = false;
         while let Some(address) = self.completion.pop() {
@@ -207,7 +207,8 @@ impl Socket {
         }
         let frames = self.tx_limit.saturating_sub(self.outstanding);
         let bytes = self.tx_bytes.saturating_sub(self.outstanding_bytes);
-        // As many as fit however long they are; a caller with short ones asks again.
+        // As many as fit if each has the length of `LONG_FRAME`; with shorter ones a caller asks
+        // again.
         frames.min(u32::try_from(bytes.div_ceil(LONG_FRAME)).unwrap_or(u32::MAX))
     }
 
@@ -245,8 +246,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Lets the kernel send. What the device cannot take now stays in the ring; a later kick goes
-    /// on with it. Returns the frames that stay.
+    /// Lets the kernel send. Frames that the device cannot take now stay in the ring, and a later
+    /// kick continues with them. Returns how many stay.
     pub(super) fn kick(&mut self) -> io::Result<u32> {
         self.tx.submit();
         let mut pending = self.tx.pending();
@@ -273,50 +274,50 @@ impl Socket {
         Ok(pending)
     }
 
-    /// Frames in the transmit ring that the kernel has not taken.
+    /// Returns the number of frames in the transmit ring that the kernel has not taken.
     pub(super) fn pending(&mut self) -> u32 {
         self.tx.pending()
     }
 
-    /// Frames handed over and not completed.
+    /// Returns the number of frames handed over and not completed.
     pub(super) fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// The bytes of these frames.
+    /// Returns the bytes of the frames handed over and not completed.
     pub(super) fn outstanding_bytes(&self) -> u64 {
         self.outstanding_bytes
     }
 
-    /// Chunks that it keeps ready for receiving.
+    /// Returns the number of chunks that the socket keeps ready for receiving.
     pub(super) fn fill_target(&self) -> u32 {
         self.fill_target
     }
 
-    /// Frames received since the socket was opened.
+    /// Returns the number of frames received since the socket was opened.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Frames that the device dropped after it had taken them.
+    /// Returns the number of frames that the device dropped after it had taken them.
     pub(super) fn busy_losses(&self) -> u64 {
         self.busy_losses
     }
 
-    /// The kernel's counters of this socket.
+    /// Returns the kernel's counters of this socket.
     pub(super) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
         sys::option(self.descriptor.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
     }
 
-    /// Takes the socket out of the kernel's hands and frees every chunk it held.
+    /// Closes the socket and frees every chunk that it held.
     pub(super) fn close(self, pool: &mut Pool) {
         if let Some(borrower) = self.shut() {
             pool.forget(borrower);
         }
     }
 
-    /// Takes the socket out of the kernel's hands. Returns the name that chunks of the pool are
-    /// still lent to, if it used the pool.
+    /// Closes the socket. Returns the borrower to which chunks of the pool are still lent, if the
+    /// socket used the pool.
     pub(super) fn shut(self) -> Option<Borrower> {
         let Self { descriptor, memory, fill, completion, rx, tx, .. } = self;
         // In copy mode frames under way are copies; in zero-copy mode closing ends the transfer.
@@ -332,7 +333,7 @@ impl Socket {
         let borrower = match &self.memory {
             SocketMemory::Pool(borrower) => *borrower,
             SocketMemory::Bounce(buffers) => {
-                // Once: each chunk returns to the ring as soon as its frame is copied.
+                // Once only: each chunk returns to the ring as soon as its frame is copied.
                 for address in buffers.to_receive().skip(self.filled as usize) {
                     self.filled += u32::from(self.fill.push(address));
                 }
@@ -408,7 +409,7 @@ fn bind(
     };
     let address = libc::sockaddr_xdp {
         sxdp_family: u16::try_from(libc::AF_XDP).unwrap_or(0),
-        // A sharing socket takes the other flags from the one it shares with, or is refused.
+        // A sharing socket inherits the other flags; the kernel refuses it if it states them.
         sxdp_flags: anchor.map_or(mode | libc::XDP_USE_NEED_WAKEUP, |_| libc::XDP_SHARED_UMEM),
         sxdp_ifindex: config.ifindex,
         sxdp_queue_id: config.queue,
@@ -427,7 +428,7 @@ fn bind(
     Err(PortError::system(config.device, "bind an AF_XDP socket (queue in use)", busy))
 }
 
-/// The kernel's page constants have two types in libc.
+/// Converts a page offset that libc types as `off_t`; its other page offsets are `u64`.
 fn page(constant: libc::off_t) -> u64 {
     constant.unsigned_abs()
 }
@@ -442,7 +443,7 @@ const BIND_PAUSE: Duration = Duration::from_millis(10);
 /// From `linux/if_xdp.h`: in copy mode, frames that one call may send.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// More than a turn of the worker hands over.
+/// More frames than the worker hands over in a turn.
 const BUDGET: u32 = 256;
 
 /// The most calls of one kick. The kernel sends 32 frames a call, or [`BUDGET`], so this empties

@@ -14,7 +14,7 @@ use super::device_entry::DeviceEntry;
 #[derive(Debug, Default)]
 pub(super) struct WaitingDevices {
     waiting: VecDeque<WaitingDevice>,
-    /// The device whose stand-in is being attached; `None` once it was let go meanwhile.
+    /// The device whose stand-in is being attached; `None` if it was released in the meantime.
     current: Option<u32>,
 }
 
@@ -32,7 +32,7 @@ impl WaitingDevices {
         self.waiting.push_back(device);
     }
 
-    /// Forgets a device that is let go, also if its stand-in is being attached.
+    /// Removes a device that is released, even while its stand-in is being attached.
     pub(super) fn forget(&mut self, ifindex: u32) {
         self.waiting.retain(|waiting| waiting.ifindex != ifindex);
         self.current = self.current.filter(|current| *current != ifindex);
@@ -45,7 +45,7 @@ impl WaitingDevices {
         device
     }
 
-    /// Tells whether the device is still to have its stand-in.
+    /// Notes that the attaching ended. Returns false if the device was released in the meantime.
     pub(super) fn end(&mut self, ifindex: u32) -> bool {
         self.current.take() == Some(ifindex)
     }

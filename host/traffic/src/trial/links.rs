@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Trials that a lost link of the tester itself would make a loss of the device under test.
+//! Repeats trials in which the tester lost a link: the lost packets would count as losses of the
+//! device under test.
 
 use super::{TrialEnd, WireMeasurer};
 use crate::error::TrafficError;

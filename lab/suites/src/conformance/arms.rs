@@ -2,12 +2,12 @@
 //! One body, two arms: the same scenarios with the switch on the wire and in virtual time (`sim`,
 //! row 10).
 //!
-//! Compared are what a run carries of what link and offer allow, Jain's index over the streams that
-//! want more than they get, and the median delay, averaged over streams of one rate and size. In
-//! virtual time the machine takes the times of a scenario file ([`HostTimes`]), each by one factor,
-//! since machines differ in speed: the one with which one light stream has the delay that it has on
-//! the wire. Delays on the wire differ from run to run, so the median of several runs counts; how
-//! far they are apart is kept beside.
+//! It compares the throughput as a part of what link and offer allow, Jain's index over the streams
+//! that want more than they get, and the median delay, averaged over streams of one rate and size.
+//! In virtual time the machine takes the times of a scenario file ([`HostTimes`]), all multiplied
+//! by one factor, since machines differ in speed: the factor with which one light stream has the
+//! delay that it has on the wire. Delays on the wire differ from run to run, so the median of
+//! several runs counts; their spread is kept, too.
 
 use serde::Deserialize;
 use weir_experiment::prelude::*;
@@ -35,7 +35,7 @@ struct ArmsScenario {
     experiments: Vec<ArmExperiment>,
 }
 
-/// [`HostTimes`] without what a scenario says itself.
+/// The part of [`HostTimes`] that a scenario file sets.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostTimesSpec {
@@ -103,7 +103,7 @@ struct ArmExperiment {
 #[derive(Clone, Debug, Default)]
 struct ArmRecord {
     mbps: f64,
-    /// The traffic of all streams, by that of the link or of their offer, whichever is less.
+    /// The traffic of all streams, divided by the link's rate or their offer, whichever is less.
     carried: f64,
     /// Jain's index over the streams that offered more than they got; 1 if none did.
     jain: f64,
@@ -142,8 +142,8 @@ pub(crate) fn show(rec: &mut Recording<'_>) -> Result {
     Ok(())
 }
 
-/// Returns the times of this machine: those of the scenario by one factor. With it the scenario's
-/// variant has the same delay in virtual time as on the wire.
+/// Returns the times of this machine: those of the scenario, multiplied by the factor with which
+/// the scenario's variant has the same delay in virtual time as on the wire.
 fn times_here(
     rec: &mut Recording<'_>,
     scenario: &ArmsScenario,
@@ -274,7 +274,7 @@ impl ArmRecord {
 }
 
 impl HostTimesSpec {
-    /// Returns the times, each by a factor.
+    /// Returns the times, each multiplied by a factor.
     fn by(self, factor: f64) -> HostTimes {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let by = |time: Nanos| Nanos::new((float(time.as_nanos()) * factor) as u64);
@@ -301,7 +301,7 @@ const WANTED: f64 = 0.95;
 /// The place of the median among the quantiles of a record, which are a thousand.
 const MEDIAN: usize = 499;
 
-/// Nothing is divided by less: a nanosecond in µs.
+/// The least divisor: for delays, a nanosecond in µs.
 const LEAST: f64 = 0.001;
 
 #[cfg(test)]

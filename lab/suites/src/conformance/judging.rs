@@ -231,7 +231,7 @@ impl JudgedRun<'_> {
         each_second
     }
 
-    /// Tells how full a link was that is not meant to be.
+    /// Notes how full a link was that is not meant to be full.
     fn utilized(&self, judge: &mut ConformanceJudge<'_, '_>, bits: f64) {
         let seconds = float((self.seconds - SETTLE_SECONDS) as u64);
         judge.utilized(bits / seconds / self.link_bps());
@@ -255,7 +255,7 @@ const MILLI: Duration = Duration::from_millis(1);
 const CELL: Duration = Duration::from_millis(100);
 const CELLS_OF_PHASE: usize = 10;
 
-/// A change has 100 ms.
+/// Cells at the start of a phase that are not judged: a change may take 100 ms.
 const CELLS_LEFT_OUT: usize = 1;
 
 /// Seconds of each phase that are judged.

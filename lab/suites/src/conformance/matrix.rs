@@ -2,8 +2,8 @@
 //! The matrix of experiments and data planes: held, error, or why not.
 //!
 //! Each run of the suite can be kept as a column, a line of JSON in `docs/conformance.jsonl`. A
-//! later run on the same data plane replaces it. The matrix of `docs/conformance.md` is made of
-//! these lines.
+//! later run on the same data plane replaces the experiments that it ran; one of another form or on
+//! another kernel replaces the column. The matrix of `docs/conformance.md` is made of these lines.
 
 use std::fmt::Write;
 
@@ -30,7 +30,8 @@ pub struct MatrixColumn {
 }
 
 /// Returns the columns of `text`, a line each, with `column` in place of an earlier run on its data
-/// plane. They are in the order of [`PLANES`]. Experiments that did not run this time are kept.
+/// plane. They are in the order of [`PLANES`]. Experiments that did not run this time are kept, if
+/// the earlier run had the same form and kernel.
 ///
 /// # Errors
 /// A line is no column.

@@ -59,8 +59,8 @@ pub struct Laboratory<'a> {
     pub beside: Beside<'a>,
     /// The parameters of runs in virtual time.
     pub sim: SimArm,
-    /// Scales each run down so that its tenants are not promised more than this together, and
-    /// judges it to 5 %: for machines without the speed for the scenarios' own rates.
+    /// If set, each run is scaled down so that its tenants together are promised at most this, and
+    /// judged to 5 %: for machines too slow for the scenarios' own rates.
     pub rates_max: Option<BitRate>,
 }
 
@@ -149,7 +149,7 @@ impl ConformanceScenario {
 }
 
 impl<'a> Laboratory<'a> {
-    /// Makes one in which the scenarios' own rates hold.
+    /// Makes a laboratory in which the scenarios' own rates hold.
     pub const fn new(plane: &'a Plane, name: &'a str, beside: Beside<'a>, sim: SimArm) -> Self {
         Self { plane, name, beside, sim, rates_max: None }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads a scenario of the suite, and refuses what is wrong with it before a run.
 //!
-//! Refused are numbers that would overflow or leave nothing, keys that nothing would come of, and
-//! judgements without anything to judge, which would pass for a scenario that holds.
+//! It refuses numbers that overflow or come to nothing, keys that have no effect, and judgements
+//! that have nothing to judge and would therefore hold.
 
 use std::ops::RangeInclusive;
 
@@ -24,9 +24,8 @@ type Checked = Result<(), String>;
 impl ConformanceScenario {
     /// Reads a scenario; `file` is for errors.
     ///
-    /// # Errors
-    /// It is none, a value is out of bounds, a key would be ignored, or a judgement has nothing to
-    /// judge.
+    /// # Errors The text is no scenario, a value is out of bounds, a key would be ignored, or a
+    /// judgement has nothing to judge.
     pub fn parse(file: &str, text: &str) -> Result<Self, ExperimentError> {
         let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
@@ -219,7 +218,7 @@ impl JudgedLoads<'_> {
         }
     }
 
-    /// Returns the thing that a judgement without parameters needs and has not.
+    /// Returns what a judgement needs and the variant lacks; `None` if it lacks nothing.
     fn lacks(&self, judgement: &JudgementSpec) -> Option<&'static str> {
         let any = |is: &dyn Fn(LoadPath) -> bool| self.loads.iter().any(|load| is(load.way));
         let of = |way: LoadPath| &self.tenants[way.tenant()];

@@ -12,7 +12,7 @@ pub(super) struct RunScale {
 }
 
 impl RunScale {
-    /// Returns the factor that makes `most` of `promised`; 1 if that is less.
+    /// Returns the factor that scales `promised` down to `most`; 1 if `promised` is less.
     pub(super) fn to(most: BitRate, promised: BitRate) -> Self {
         Self { part: most.min(promised).as_bps(), whole: promised.as_bps().max(1) }
     }

@@ -243,8 +243,8 @@ pub(super) enum NeighbourEnd {
 }
 
 impl ConformanceScenario {
-    /// Returns the variants to run: the first one alone if quick. With `rates_max`, each is scaled
-    /// down so that its tenants are not promised more than that together.
+    /// Returns the variants to run: the first one alone if quick. With `rates_max`, scales each
+    /// variant down so that its tenants together are promised at most that.
     pub(super) fn variants(
         &self,
         quick: bool,
@@ -258,8 +258,8 @@ impl ConformanceScenario {
         })
     }
 
-    /// Returns true if the scenario judges delays or packet rates, which a slow machine cannot
-    /// show.
+    /// Returns true if the scenario judges delays, packet rates or an offer in frames, which a slow
+    /// machine cannot show.
     pub(super) fn is_about_speed(&self) -> bool {
         self.judge.iter().any(|judgement| {
             matches!(
@@ -370,8 +370,9 @@ impl ScenarioVariant {
         if self.scale.is_whole() { name } else { format!("{name}-scaled") }
     }
 
-    /// Returns the factor with which its tenants are promised `most` together: their rates, or
-    /// packet rates in the suite's longest frames, or else the whole link.
+    /// Returns the factor with which its tenants together are promised `most` (or 1 if they are
+    /// promised less): their rates, or packet rates in the suite's longest frames, or else the
+    /// whole link.
     fn scale_to(&self, most: BitRate) -> RunScale {
         let (rates, packets) = (self.rates_mbps.iter().sum(), self.rates_pps.iter().sum::<u64>());
         let promised = match (rates, packets) {
@@ -430,8 +431,8 @@ impl Promise {
 }
 
 impl Stream {
-    /// The rate of this load of a tenant whose share of the link is `share`, one of `count` tenants
-    /// of its group.
+    /// Returns the rate of this load. Its tenant's share of the link is `share`, and the tenant's
+    /// group has `count` tenants.
     fn rate(
         &self,
         way: LoadPath,

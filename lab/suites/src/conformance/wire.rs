@@ -58,7 +58,7 @@ pub(super) fn run(
     })
 }
 
-/// The traffic, and the receiver of each load: the wire's is the first.
+/// Returns the traffic and the index of each load's receiver: the wire's is 0.
 fn traffic(setup: &Setup, star: &StarTopology) -> (TrafficRun, Vec<usize>) {
     let mut nodes = vec!["wire"];
     let mut receivers = Vec::new();
@@ -115,5 +115,5 @@ fn record(outcome: &TrafficRecord, load: u16, receiver: usize) -> LoadRecord {
     }
 }
 
-/// Before whatever else runs on the senders' processor.
+/// Ranks senders above all else that runs on their processor.
 const SENDERS_NICE: i32 = -15;

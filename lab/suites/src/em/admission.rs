@@ -2,8 +2,8 @@
 //! Admission (row 6): 10 000 random requests, arcs counted from outside, changes tried.
 //!
 //! Connections come, go and move; some are for later. After each step the arcs that it touched are
-//! added up anew from the connections, at each moment at which one begins. Each refusal's changes
-//! are tried on the same network, whole and less by 1 %.
+//! added up anew from the connections, at each moment at which one begins. The changes that a
+//! refusal names are tried on the same network, in full and reduced by 1 %.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ type HeldFlows = (TimeWindow, AdmittedFlows, NetworkId);
 
 struct AdmissionTrial {
     state: NetworkState,
-    /// The flows of each connection: now, and while it moves the next.
+    /// The flows of each connection: the present ones and, during a change, the next ones.
     held: BTreeMap<ConnectionId, [Option<HeldFlows>; 2]>,
     counts: AdmissionCounts,
 }
@@ -215,7 +215,7 @@ impl AdmissionTrial {
         self.counts.excessive += u64::from(less);
     }
 
-    /// Tells whether a change admits, made smaller by so many percent, and by at least one unit.
+    /// Returns whether a change admits when it is reduced by `less` per cent, rounded up to a unit.
     fn admits(&mut self, request: &ConnectionRequest, change: &SmallestChange, less: u64) -> bool {
         let mut changed = request.clone();
         let part = |amount: u64| (amount * less).div_ceil(100);

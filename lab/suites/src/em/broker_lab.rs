@@ -52,8 +52,8 @@ impl BrokerLab {
         Self::with(CONFIGURATION)
     }
 
-    /// Builds the network with a broker that has patience with silent routers, so that connections
-    /// do not leave one that is slow.
+    /// Builds the network with a broker that waits long for silent routers, so that connections do
+    /// not leave a router that is only slow.
     pub(super) fn patient() -> Result<Self> {
         Self::with(&patient("100Mbit", "1s"))
     }
@@ -64,7 +64,7 @@ impl BrokerLab {
         Self::with(&patient(rate, "10s"))
     }
 
-    /// Builds it with 5 ms more on the path of `blue` by `b3`.
+    /// Builds the network with 5 ms more on the path of `blue` by `b3`.
     pub(super) fn with_longer_path() -> Result<Self> {
         let end = "b = { at = \"b3:b1\", addresses = [\"fd10:13::2/64\", \"fe80::2/64\"] }\n";
         let topology = TOPOLOGY.replace(end, &format!("{end}delay = \"5ms\"\n"));
@@ -107,7 +107,7 @@ impl BrokerLab {
         Ok(Some(lab))
     }
 
-    /// Builds it for a broker with another store.
+    /// Builds the network for a broker with another store.
     pub(super) fn on_store(url: &str) -> Result<Self> {
         Self::with(&CONFIGURATION.replace("store.sqlite", url))
     }
@@ -231,7 +231,7 @@ impl BrokerLab {
         self.many(connections, |of| Ok(ask(&connection_path(of))?)).map(drop)
     }
 
-    /// Does something with each value in the broker's namespace, with 20 at a time.
+    /// Calls `work` with each value in the broker's namespace, with 20 values at a time.
     fn many<T: Send>(
         &self,
         values: &[Value],
@@ -505,7 +505,7 @@ pub fn hold(say: impl Fn(&str)) -> Result {
     lab.down()
 }
 
-/// A child that is killed with this value.
+/// A child process that is killed when this value is dropped.
 pub(super) struct EndedChild(pub(super) Child);
 
 impl Drop for EndedChild {

@@ -62,7 +62,7 @@ fn keep_order() -> Result {
     Ok(())
 }
 
-/// Asks for all packets of a protocol, or for what no other connection has.
+/// Asks for a connection for all packets of a protocol, or for all that no other connection takes.
 fn connect(lab: &BrokerLab, rate: &str, protocol: Option<&str>) -> Result<Value> {
     let mut body = json!({"network": "blue", "from": "bh1", "to": "bh2", "rate": rate});
     if let Some(protocol) = protocol {
@@ -104,7 +104,7 @@ struct Passed {
     tcp: Value,
     /// Round trips of pings, in seconds.
     trips: Vec<f64>,
-    /// Paths that became another, and the seconds until the last had.
+    /// Changes of a path that were made, and the seconds until the last was.
     moved: u64,
     took: f64,
     counts: Counts,
@@ -153,7 +153,7 @@ impl Passed {
     fn judge_tcp(&self, rec: &mut Recording<'_>, seconds: u32, part: &str) -> Result {
         let id = |name: &str| format!("{part}{name}");
         let Counts { limited: [_, limited], early, entered, on_paths, .. } = self.counts;
-        // Behind a segment that the limiter dropped all others are early.
+        // Behind a segment that the limiter dropped, all others count as early.
         rec.none(id("tcp/limited"), "TCP segments that the limiter dropped", limited)?;
         rec.none(id("tcp/reordered"), "TCP segments that came before an earlier one", early)?;
         let bytes = self.tcp["end"]["sum_received"]["bytes"].as_u64().unwrap_or_default();
@@ -187,7 +187,7 @@ fn delay(rec: &mut Recording<'_>, rest: &[f64], moved: Vec<f64>) -> Result {
     rec.claim_samples("delay", text, moved, Rule::Median, Bound::at_most(most))
 }
 
-/// Loses packets by a route that is deleted before another takes its place.
+/// Shows that packets are lost if a route is deleted before another takes its place.
 fn delete_first(rec: &mut Recording<'_>, lab: &BrokerLab, flow: &Value) -> Result {
     let report = lab.ask(Method::GET, &format!("{}/report", connection_path(flow)), None)?;
     let table = 2_000_000 + report[0]["number"].as_u64().unwrap_or_default();

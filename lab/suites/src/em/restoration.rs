@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Connections whose path fails, on the wire: 200 leave a link that lost its carrier, by priority
-//! where not all fit, and come back; so with a link that is set down and with a router that does
-//! not answer. Before that, a request that finds room after another connection was moved.
+//! where not all fit, and come back; likewise with a link that is set down and with a router that
+//! does not answer. Before that, a request finds room after another connection was moved.
 //!
 //! The time is from the failure until the broker's list has all of them on another path, read back
 //! from the routers. The routers are compared from outside.
@@ -49,7 +49,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     lab.down()
 }
 
-/// Most of the other path is reserved already: the most important connections get the rest.
+/// Shows that the most important connections get the rest of a path of which most is reserved.
 fn some_fit(
     lab: &BrokerLab,
     rec: &mut Recording<'_>,
@@ -94,7 +94,7 @@ fn some_fit(
     rec.none("some-fit/strays-after", "differences of the routers then", differences(lab, &all)?)
 }
 
-/// A link that is set down is left, though packets could pass it.
+/// Shows that connections leave a link that is set down, though packets could pass it.
 fn set_down(lab: &BrokerLab, rec: &mut Recording<'_>, [near, far]: [&str; 2]) -> Result {
     // Without the filler all fit on either path.
     for connection in connections(lab)? {
@@ -116,7 +116,7 @@ fn set_down(lab: &BrokerLab, rec: &mut Recording<'_>, [near, far]: [&str; 2]) ->
     Ok(())
 }
 
-/// A router between the edges no longer answers, and connections leave it.
+/// Shows that connections leave a router between the edges that no longer answers.
 fn silent(lab: &BrokerLab, rec: &mut Recording<'_>, [near, far]: [&str; 2]) -> Result {
     lab.run(far, Command::line("ip link set mg down"))?;
     let took = wait_for(lab, |all| active_by(all, near) == all.len() as u64)?;
@@ -134,7 +134,7 @@ fn silent(lab: &BrokerLab, rec: &mut Recording<'_>, [near, far]: [&str; 2]) -> R
     rec.none("silent/strays", "differences of the routers then", differences(lab, &all)?)
 }
 
-/// A request finds room after another connection was moved, which loses no packet.
+/// Shows that a request finds room after another connection was moved, which loses no packet.
 fn rearranged(lab: &BrokerLab, rec: &mut Recording<'_>) -> Result {
     let ask = |rate: &str, port: u16, avoid: &[&str]| {
         let body = json!({

@@ -172,8 +172,9 @@ impl Load {
         Ok(())
     }
 
-    /// Has all callers ask at once, at so many brokers: `count` connections in all, each after one
-    /// was given back if it replaces it. Returns how long each request took, and all of them.
+    /// Has all callers ask the first `at` brokers at once for `count` connections in all. With
+    /// `replaces`, a caller removes an old connection before it asks for each. Returns the seconds
+    /// of each request and of the whole.
     fn run(
         &mut self,
         brokers: &BrokerProcesses,
@@ -302,12 +303,12 @@ const RESERVABLE: u64 = 900_000_000;
 /// Bytes: 1 GiB.
 const MEMORY_MAX: f64 = 1_073_741_824.0;
 
-/// Seconds until a broker answers that reads the full store.
+/// The most seconds until a broker that reads the full store answers.
 const START_MAX: f64 = 60.0;
 
-/// A full store may make a request so much slower: other work on the machine counts, too. A copy or
-/// a walk of all connections would do far more.
+/// The factor by which a full store may slow a request; other work on the machine counts, too. A
+/// copy or a walk of all connections would do far more.
 const SLOWER_MAX: f64 = 4.0;
 
-/// Requests a second, at least: processors shared by all brokers, callers and the database.
+/// The least requests a second. All brokers, callers and the database share the processors.
 const RATE_LEAST: f64 = 20.0;

@@ -99,7 +99,8 @@ impl LimitedRate {
     }
 }
 
-/// Publishes what the text's bursts and the broker's own do to a rate of 500 Mbit/s.
+/// Publishes the rate that arrives at a limit of 500 Mbit/s with the text's bursts and with the
+/// broker's own.
 fn bursts(lab: &BrokerLab, rec: &mut Recording<'_>, seconds: u64) -> Result {
     let made = connect(lab, "500Mbit", PORT)?;
     let (number, limit) = (&made["tunnels"][0]["number"], &made["tunnels"][0]["limit_bps"]);
@@ -168,7 +169,7 @@ pub(crate) fn show_paths(rec: &mut Recording<'_>, paths: &[PacketPath]) -> Resul
     lab.down()
 }
 
-/// The ways of packets that are compared.
+/// The paths that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketPath {
     Native,
@@ -320,12 +321,12 @@ pub(super) fn entry_mac() -> Result<Mac> {
     device_mac("b1", "bh1")
 }
 
-/// Bits of a packet's frame, without checksum.
+/// Returns the bits of a packet's frame, without checksum.
 fn frame_bits(packet: u16) -> u64 {
     u64::from(packet + LINK_HEADER) * 8
 }
 
-/// Rounds down to 5 Mbit/s of frames.
+/// Returns the rate of frames in Mbit/s, rounded down to a multiple of 5.
 fn rounded_mbps(pps: u64, packet: u16) -> u64 {
     pps * frame_bits(packet) / 5_000_000 * 5
 }
@@ -359,5 +360,6 @@ const QUEUE_FROM_MBPS: u64 = 100;
 const PPS_MIN: u64 = 2_000;
 const PPS_MAX: u64 = 600_000;
 
-/// Packets a second by a tunnel, of those without. The text has 87.5 % for small packets.
+/// The least throughput by a tunnel, as a part of that without. The text has 87.5 % for small
+/// packets.
 const TUNNEL_LEAST: f64 = 0.85;

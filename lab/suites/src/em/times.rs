@@ -84,8 +84,8 @@ impl ServingBroker<'_> {
     }
 }
 
-/// A connection that starts and ends by itself. The killed brokers' successors come while it waits
-/// and while it is active.
+/// Shows a connection that starts and ends by itself. The killed brokers' successors come while it
+/// waits and while it is active.
 fn calendar(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>, killed: bool) -> Result {
     let lab = broker.lab;
     let wait = if killed { 5.0 } else { 1.5 };
@@ -110,7 +110,7 @@ fn calendar(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>, killed: boo
     broker.late(rec, "calendar/end", "connection ended after its time", [end, ended])
 }
 
-/// A hold that runs out, then one that is committed.
+/// Shows a hold that runs out, then one that is committed.
 fn hold(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>, killed: bool) -> Result {
     let lab = broker.lab;
     let length = if killed { "4s" } else { "1500ms" };
@@ -143,10 +143,10 @@ fn hold(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>, killed: bool) -
     lab.remove(&other)
 }
 
-/// A lease that is renewed, then not.
+/// Shows a lease that is renewed, and then is not.
 fn lease(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>, killed: bool) -> Result {
     let lab = broker.lab;
-    // A successor gives each lease its length anew, and is asked only some seconds later.
+    // A successor renews each lease for its whole length, and answers only some seconds later.
     let made = ask(lab, "20Mbit", &json!({ "lease": if killed { "6s" } else { "2s" } }))?;
     let first = parsed_time(&made["lease_until"])?;
     let mut until = first;
@@ -170,7 +170,8 @@ fn lease(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>, killed: bool) 
     broker.late(rec, "lease/end", "connection ended after its lease", [until, ended])
 }
 
-/// `weir connect`: the command has a connection while it runs, and its status is that of the whole.
+/// Shows that the command of `weir connect` has a connection while it runs, and that `weir connect`
+/// ends with the command's status.
 fn connect(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>, killed: bool) -> Result {
     let lab = broker.lab;
     let seconds = if killed { 4 } else { 1 };
@@ -193,7 +194,8 @@ fn connect(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>, killed: bool
     rec.count("connect/gone", "connections given back when the command ended", gone, ONE)
 }
 
-/// The more important takes room if that is switched on, and gives it back; so after a restart.
+/// Shows that a more important connection takes room if pre-emption is switched on, and gives it
+/// back, also after a restart.
 fn preemption(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>) -> Result {
     let lab = broker.lab;
     let one = |port, priority, avoid: &str| {
@@ -232,7 +234,7 @@ fn preemption(rec: &mut Recording<'_>, broker: &mut ServingBroker<'_>) -> Result
     lab.remove(&least)
 }
 
-/// A killed `weir connect`: its connection is gone within the lease.
+/// Shows that the connection of a killed `weir connect` is gone within the lease.
 fn abandoned(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
     let running = lab.start_weir(&[&CONNECT[..], &["--", "sleep", "60"]].concat())?;
     let made = clock::wait_for(WITHIN, POLL, || {
@@ -257,7 +259,7 @@ fn abandoned(rec: &mut Recording<'_>, lab: &BrokerLab) -> Result {
     rec.claim_samples("abandoned/end", text, series, Rule::Max, Bound::at_most(31.0))
 }
 
-/// Waits until a connection is as wanted; null is one that is gone. Returns the time.
+/// Waits until a connection is as wanted, and returns the time. A connection that is gone is null.
 fn when(lab: &BrokerLab, made: &Value, wanted: impl Fn(&Value) -> bool) -> Result<f64> {
     let is = clock::wait_for(LONGEST, POLL, || Ok(wanted(&shown(lab, made)?).then(now)))?;
     is.ok_or_else(|| ExperimentError::Node(format!("{} does not change", made["id"])))

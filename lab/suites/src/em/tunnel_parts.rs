@@ -18,7 +18,7 @@ use super::broker_lab::{BrokerLab, ROUTERS, parsed};
 
 /// Counts parts that routers lack, and parts that they have and no connection needs.
 pub(super) fn differences(lab: &BrokerLab, connections: &[Value]) -> Result<u64> {
-    // One comparison by the broker passes first: what a killed one had left is removed by it.
+    // Waits for one comparison by the broker, which removes what a killed broker left.
     clock::sleep(Duration::from_millis(1500))?;
     let ends = TunnelEnds::of(&lab.read("broker.toml")?)?;
     let mut there = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn differences(lab: &BrokerLab, connections: &[Value]) -> Result<u64>
     Ok(different.len() as u64)
 }
 
-/// Returns a line for each part that is missing or of which there is one too many.
+/// Returns a line for each part that is missing, and for each that is there without need.
 fn different(needed: impl Iterator<Item = String>, there: Vec<String>) -> Vec<String> {
     let mut lacks: BTreeMap<String, i64> = BTreeMap::new();
     needed.for_each(|part| *lacks.entry(part).or_default() += 1);

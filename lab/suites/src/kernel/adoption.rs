@@ -85,19 +85,19 @@ struct OnlyAddress {
     peer: Ipv4Addr,
 }
 
-/// Observations of the host's connections.
+/// The traffic of the host's connections.
 struct HostRecord {
-    /// Sent and lost: to the host, from the host.
+    /// Pings sent and lost: to the host, from the host.
     pings: [[u64; 2]; 2],
-    /// Bits a second of each tenth of a second: to the host, from the host.
+    /// Bits a second in each tenth of a second: to the host, from the host.
     tcp: [Vec<f64>; 2],
-    /// Lines that were due, and that came.
+    /// Lines of the SSH session that were due, and that came.
     ssh_lines: [u64; 2],
 }
 
 impl OnlyAddress {
-    /// Moves the host's address from the uplink to the bridge, which has the uplink's address, with
-    /// the default route.
+    /// Moves the host's address, with the default route, from the uplink to the bridge, which has
+    /// the uplink's Ethernet address.
     fn put(rig: &Testbed) -> Result<Self> {
         let ((own, mac), (peer, peer_mac)) = (StarTopology::host(), StarTopology::wire());
         let lines = [
@@ -108,19 +108,20 @@ impl OnlyAddress {
             format!("route add default via {peer} dev br0"),
         ];
         rig.ask("sw", Command::batch("ip", lines))?;
-        // The lab's own disciplines would be in the way.
+        // The lab's own disciplines are in the way of the node's.
         let lines = ["t0", "up0"].map(|device| format!("qdisc del dev {device} root"));
         rig.ask("sw", Command::batch("tc", lines))?;
         Ok(Self { own, peer })
     }
 
-    /// Starts what runs meanwhile, each process with an end of its own. Returns false if there is
-    /// no SSH server.
+    /// Starts the host's connections, each in a process that ends by itself. Returns false if there
+    /// is no SSH server.
     fn start(&self, rig: &Testbed, length: Duration) -> Result<bool> {
         let Self { own, peer } = self;
         let (seconds, folder) = (length.as_secs(), rig.folder().display().to_string());
         let spawn = |node: &str, line: &str| {
-            // A shell between would keep the output open, and with it this call.
+            // Without the redirections a background process would keep the output open, and this
+            // call waiting.
             let script = format!("cd {folder}; {{ {line}; }} </dev/null >/dev/null 2>&1 &");
             rig.ask(node, Command::new("sh", ["-c", script.as_str()]))
         };
@@ -165,12 +166,12 @@ impl OnlyAddress {
         Ok(true)
     }
 
-    /// Lines that the session says: for a little longer than that time, a tenth of a second each.
+    /// Returns the number of lines of the session: one each tenth of a second.
     fn ssh_lines(length: Duration) -> u64 {
         10 * length.as_secs()
     }
 
-    /// Waits until everything has ended, and reads what it said.
+    /// Waits until all processes have ended, and reads their output.
     fn end(&self, rig: &Testbed, length: Duration) -> Result<HostRecord> {
         let read = |name: &str| std::fs::read_to_string(rig.file(name)).unwrap_or_default();
         let json = |name: &str| serde_json::from_str::<serde_json::Value>(&read(name)).ok();
@@ -181,7 +182,7 @@ impl OnlyAddress {
             Ok((all && files.iter().all(|file| json(file).is_some())).then_some(()))
         })?;
         all.ok_or_else(|| ExperimentError::Node("pings and iperf3 did not end in time".into()))?;
-        // A session that broke says no more.
+        // A session that broke prints no more.
         let lines = usize::try_from(Self::ssh_lines(length)).unwrap_or(usize::MAX);
         let has_said = || Ok((read("session").lines().count() >= lines).then_some(()));
         let _broken_is_judged = clock::wait_for(PATIENCE, POLL, has_said)?;
@@ -196,7 +197,7 @@ impl OnlyAddress {
             let bits = |one: &serde_json::Value| one["sum"]["bits_per_second"].as_f64();
             intervals.iter().map(|one| bits(one).unwrap_or(0.0)).collect::<Vec<f64>>()
         };
-        // In order, and nothing else.
+        // The lines count as far as they are in order, without anything else.
         let lines = read("session");
         let lines = (1..).zip(lines.lines()).take_while(|(n, line)| *line == n.to_string());
         Ok(HostRecord {
@@ -207,7 +208,7 @@ impl OnlyAddress {
     }
 }
 
-/// Sent and lost, by the last lines of `ping`; `None` while it runs.
+/// Returns the pings sent and lost, by the last lines of `ping`; `None` while it runs.
 fn summary(text: &str) -> Option<[u64; 2]> {
     let line = text.lines().find(|line| line.contains("packets transmitted"))?;
     let mut numbers = line.split(',').map(|part| part.split_whitespace().next()?.parse().ok());
@@ -215,13 +216,13 @@ fn summary(text: &str) -> Option<[u64; 2]> {
     Some([sent, sent.saturating_sub(received)])
 }
 
-/// Addresses, routes and forwarding table, without times.
+/// Returns addresses, routes and forwarding table, without times.
 fn state(rig: &Testbed) -> Result<Vec<String>> {
     host_lines(rig, &["ip -br addr show", "ip route show table all", "bridge fdb show br br0"])
 }
 
 const LINK: BitRate = BitRate::from_mbps(1000);
-/// The rate of each direction: bulk, and not the machine's limit.
+/// The rate of each direction: bulk traffic below the machine's limit.
 const TCP_BPS: u64 = 200_000_000;
 const PINGS_A_SECOND: u64 = 50;
 const TCP_PORT: u16 = 5201;

@@ -63,19 +63,20 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 /// The result of the changes.
 #[derive(Default)]
 struct LiveChanges {
-    /// Milliseconds that each took, from the request to the answer.
+    /// The milliseconds of each change, from the request to the answer.
     values_ms: Vec<f64>,
-    /// Milliseconds from a device that joined or left to the status that says so.
+    /// Milliseconds from the moment when a device joined or left until the status says so.
     joins_ms: Vec<f64>,
 }
 
-/// Tenants 0, 2, 3 and 4 have what their flows need; 1 floods; 5 and 6 are taken by rule.
+/// Returns a policy in which tenants 0, 2, 3 and 4 have what their flows need. Tenant 1 floods; 5
+/// and 6 are taken by rule.
 fn base(star: &StarTopology) -> Result<Policy> {
     let mut policy = policy(star);
     for vif in [0, 2, 3, 4] {
         policy.vifs[vif].send.min_rate = BitRate::from_mbps(8);
     }
-    // Within a slice they may meet.
+    // Vifs of one slice may exchange frames.
     policy.vifs[4].slice = policy.vifs[3].slice;
     policy.vifs.truncate(LASTING);
     policy.slices.truncate(LASTING);
@@ -106,7 +107,7 @@ fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveChanges> {
     Ok(made)
 }
 
-/// Both guests leave the bridge, or join it. Returns the milliseconds until the node says so.
+/// Has both guests leave the bridge, or join it. Returns the milliseconds until the node says so.
 fn toggle(rig: &Testbed, leaves: bool) -> Result<f64> {
     let to = if leaves { "nomaster" } else { "master br0" };
     let guests = &rig.star().tenants[LASTING..];
@@ -142,7 +143,7 @@ send = { min_rate = "2Mbit" }
 
 /// Flows below their shares: name, receiver, stream.
 const FLOWS: [(&str, usize, u16); 3] = [("changed", 0, 0), ("receive", 1, 2), ("inside", 2, 3)];
-/// Every so many changes, the guests join or leave.
+/// The number of changes after which the guests join or leave.
 const JOIN_EVERY: u32 = 20;
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A flood of 64-byte frames beyond its vif's limit, from one vif and then towards one, beside the
-//! host's bridge with HTB in the same run. The plane drops what is beyond a limit before the bridge
-//! has seen it, and forwards the rest past it (`node.redirect`) or, beside that, across it; HTB
-//! drops at the end of the way.
+//! host's bridge with HTB in the same run. Weir's data plane drops what exceeds a limit before the
+//! bridge sees it. It forwards the rest past the bridge (`node.redirect`) or, in a second run,
+//! across it. HTB drops at the end of the path.
 //!
-//! The flood has the same rate before both, so that the packets that are carried, divided by the
-//! time that all processors spent in soft interrupts, compare what carrying them costs. Bridge,
-//! programs, disciplines and the sink work in soft interrupts; the generator does not. Processes
-//! beside the lab hardly do, so that a busy machine disturbs the ratio little. Each soft interrupt
-//! is timed: the tick's samples of `/proc/stat` differed by a factor of six between repetitions.
+//! The flood has the same rate before both, so that the packets carried, divided by the time that
+//! all processors spent in soft interrupts, compare what carrying them costs. Bridge, programs,
+//! disciplines and the sink work in soft interrupts; the generator does not. Processes beside the
+//! lab hardly do, so that a busy machine disturbs the ratio little. Each soft interrupt is timed:
+//! the tick's samples of `/proc/stat` differed by a factor of six between repetitions.
 
 use std::time::Instant;
 
@@ -80,14 +80,14 @@ fn judge(rec: &mut Recording<'_>, way: Way) -> Result {
     let text = format!("{} a vif: the flood at its limit of {LIMIT_PPS} pps, least", way.name());
     let least = Bound::at_least(0.95 * float(LIMIT_PPS));
     rec.claim(format!("{}/limit-used", way.name()), text, Rule::Min, least, &own)?;
-    // Else the flood was none.
+    // With less, the flood would be none.
     let text = format!("{} a vif: packets of the flood a second, offered", way.name());
     let offered = Plane::ALL.map(|plane| name(plane, "offered"));
     let least = Bound::at_least(0.5 * float(FLOOD_PPS));
     rec.claim(format!("{}/offered", way.name()), text, Rule::Min, least, &offered)
 }
 
-/// The forwarder: the host's bridge stays in all.
+/// The forwarder. The host's bridge is part of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plane {
     /// Known unicast leaves past the bridge.
@@ -119,7 +119,7 @@ enum Way {
 /// The result of one repetition.
 #[derive(Clone, Copy, Debug)]
 struct FloodResult {
-    /// Packets that arrived, a second of soft interrupts.
+    /// Packets that arrived for each second of soft interrupts.
     efficiency: f64,
     /// Processors in soft interrupts.
     soft_interrupts: f64,
@@ -141,11 +141,12 @@ impl Way {
         }
     }
 
-    /// One repetition, on a lab of its own.
+    /// Runs one repetition, on a lab of its own.
     fn measure(self, plane: Plane, quick: bool) -> Result<FloodResult> {
         let star = StarTopology::new("kernel-flood", 2, LINK);
         let mut rig = Testbed::up(&star)?;
-        // No plane pays for filters that nobody has; past a bridge with any, Weir sends nothing.
+        // No plane is to pay for filters that nobody has. Past a bridge with any filter, Weir sends
+        // nothing.
         rig.ask("sw", Command::new("sh", ["-c", NO_NETFILTER]))?;
         match plane {
             Plane::Weir | Plane::WeirCrossing => {
@@ -167,8 +168,8 @@ impl Way {
         .and_then(|seen| rig.down().map(|()| seen))
     }
 
-    /// The other tenant has a guarantee, tenant 0 a limit in the flood's direction. A limit in bits
-    /// is what HTB can hold.
+    /// Returns a policy in which the other tenant has a guarantee, and tenant 0 a limit in the
+    /// flood's direction. The limit is in bits, since HTB can hold no other.
     fn policy(self, star: &StarTopology) -> Policy {
         let mut policy = policy(star);
         policy.vifs[1].send.min_rate = OTHERS_MIN;
@@ -184,7 +185,7 @@ impl Way {
         policy
     }
 
-    /// The limit, as a person would type it.
+    /// Returns the commands that set the limit, as a person would type them.
     fn limit_lines(self) -> Vec<String> {
         let rate = format!("{}bit", limit().as_bps());
         let class = format!("htb rate {rate} ceil {rate} burst {BURST_BYTES} cburst {BURST_BYTES}");
@@ -214,7 +215,7 @@ impl Way {
             stream(flood),
             star.stream(1, OTHER_SENDS, OTHER_BYTES, other),
             star.stream_towards(1, OTHER_RECEIVES, OTHER_BYTES, other),
-            // The bridge learns where tenant 0 is.
+            // The bridge learns from it where tenant 0 is.
             star.stream(0, LEARNED, FRAME_BYTES, Some(Rate::Pps(10))),
         ];
         let seconds = if quick { 4 } else { 6 };
@@ -255,7 +256,7 @@ impl Way {
     }
 }
 
-/// The limit of the flood, in bits.
+/// Returns the limit of the flood, in bits.
 fn limit() -> BitRate {
     BitRate::from_bps(LIMIT_PPS * u64::from(FRAME_BYTES) * 8)
 }
@@ -271,8 +272,8 @@ const OTHERS_MIN: BitRate = BitRate::from_mbps(20);
 const OTHER_BPS: u64 = 2_000_000;
 const OTHER_BYTES: u16 = 500;
 const FRAME_BYTES: u16 = 64;
-/// Few enough that a loaded machine offers them. It is the flood in proportion to its limit that
-/// tells what dropping early saves.
+/// Few enough for a loaded machine to offer. The flood's ratio to its limit decides what early
+/// drops save.
 const FLOOD_PPS: u64 = 60_000;
 const LIMIT_PPS: u64 = 8_000;
 const BURST_BYTES: u64 = 12_800;

@@ -76,7 +76,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rec.none("stopped", "trees left after a stop", trees as u64)
 }
 
-/// All send and receive more than they may.
+/// Has all guests send and receive more than they may.
 fn measure(rec: &mut Recording<'_>, rig: &Testbed) -> Result {
     let star = rig.star();
     let seconds = if rec.quick { 6 } else { 12 };
@@ -130,7 +130,7 @@ pub(super) fn wait_for_bridge(rig: &Testbed) -> Result {
     up.ok_or_else(|| ExperimentError::Node("br0 does not come up".to_owned()))
 }
 
-/// The star's policy, whose vifs are made by rules.
+/// Returns the star's policy, in which rules make the vifs.
 pub(super) fn by_rule(star: &StarTopology) -> Result<Policy> {
     let rule = |pattern: &str, slice: &str| {
         format!(
@@ -173,7 +173,7 @@ pub(super) fn wait_for_vifs(rig: &Testbed, wanted: &[&str], patience: Duration) 
     done.ok_or_else(|| ExperimentError::Node(format!("vifs {names:?}, not {wanted:?}")))
 }
 
-/// Disciplines, links and their programs, without numbers of devices.
+/// Returns disciplines, links and their programs, without numbers of devices.
 pub(super) fn host(rig: &Testbed) -> Result<Vec<String>> {
     let commands =
         ["tc qdisc show", "tc class show dev up0", "ip -br link show", "bridge link show"];
@@ -242,14 +242,14 @@ const GUESTS: [ReplayedGuest; 4] = [
 struct HypervisorLimit {
     guest: &'static ReplayedGuest,
     made: &'static str,
-    /// Its names in what the node says.
+    /// The limit's names in the node's messages.
     lines: &'static [&'static str],
     gone: &'static str,
 }
 
 /// Proxmox with `rate=1` (MB/s) at the guest's interface, and libvirt with `<bandwidth>`. libvirt's
-/// queue (`sfq`) and its policer need modules that few test machines have: they are left out, the
-/// disciplines that they hang on are not.
+/// queue (`sfq`) and its policer need modules that few test machines have, and are left out. The
+/// disciplines to which these belong are set.
 const OWN_LIMITS: [HypervisorLimit; 2] = [
     HypervisorLimit {
         guest: &GUESTS[0],
@@ -281,7 +281,7 @@ const MIN_BPS: u64 = 10_000_000;
 const SEND_BPS: u64 = 30_000_000;
 const RECEIVE_BPS: u64 = 15_000_000;
 const LOAD_BPS: u64 = 50_000_000;
-/// Streams to guests have numbers from here on.
+/// Streams to guests are numbered from here.
 const TOWARDS: u16 = 100;
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A guest that libvirt starts, in QEMU without acceleration, on a bridge that the node adopted.
-//! It has no system: its network card's boot program asks for an address, which is all that it ever
-//! sends. A rule takes its device, with the `noqueue` that libvirt puts there; what comes for it is
-//! limited, and nothing is left of it.
+//! A guest that libvirt starts, in QEMU without acceleration, on a bridge that the node adopted. It
+//! has no operating system: its network card's boot program asks for an address, and sends nothing
+//! else. A rule takes its device, with the `noqueue` that libvirt puts there; the guest's received
+//! traffic is limited, and nothing is left of it.
 //!
 //! libvirt's daemon runs for the row alone, in namespaces of mounts and processes of its own, with
 //! an empty state. The kernel's counters of the device are the measure.
@@ -78,7 +78,7 @@ fn write(path: &Path, text: &str) -> Result {
 }
 
 /// Waits until the guest has asked for an address twice. Returns the frames that the wire's end
-/// saw.
+/// received.
 fn sent(rig: &Testbed) -> Result<u64> {
     let of_vif = || -> Result<u64> {
         let status = rig.running()?.status()?;
@@ -97,8 +97,8 @@ fn tree(rig: &Testbed) -> Result<u64> {
     Ok(u64::from(said.contains(" 7e10: ")))
 }
 
-/// The wire sends more to the guest than it may receive. Returns the bits a second that the kernel
-/// gave its device.
+/// Sends more from the wire to the guest than it may receive. Returns the bits a second that the
+/// kernel gave its device.
 fn measure(rec: &mut Recording<'_>, rig: &Testbed) -> Result<f64> {
     let star = rig.star();
     let seconds = if rec.quick { 6 } else { 12 };
@@ -126,8 +126,8 @@ fn measure(rec: &mut Recording<'_>, rig: &Testbed) -> Result<f64> {
     Ok(8e9 * float(last.1 - first.1) / float(last.0 - first.0))
 }
 
-/// Arguments: a file that ends it, the guest's address. libvirt's daemon needs a user that its
-/// Debian package makes only where the system's daemon is installed, too.
+/// Runs libvirt. The arguments are a file that ends it, and the guest's address. libvirt's daemon
+/// needs a user that its Debian package creates only if the system's daemon is installed, too.
 const SCRIPT: &str = r#"
 stop=$1 mac=$2
 work=$(dirname "$stop")
@@ -186,12 +186,12 @@ const PROGRAMS: [&str; 3] = ["/usr/sbin/libvirtd", "/usr/bin/virsh", "/usr/bin/q
 const DRIVER: &str = "libvirt/connection-driver/libvirt_driver_qemu.so";
 /// The device that libvirt makes for its first guest.
 const DEVICE: &str = "vnet0";
-/// The guest has this tenant's address, of whom the star has none.
+/// The guest has the address of this tenant, which the star does not have.
 const GUEST: usize = 1;
 const LINK: BitRate = BitRate::from_mbps(80);
 const RECEIVE_BPS: f64 = 15e6;
 const LOAD_BPS: u64 = 30_000_000;
 const SETTLE: Duration = Duration::from_secs(1);
-/// Without acceleration, on a loaded machine.
+/// The longest wait for the guest, without acceleration on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(100);

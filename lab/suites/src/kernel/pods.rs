@@ -52,7 +52,7 @@ fn attach(rec: &mut Recording<'_>) -> Result {
     let vifs = rig.running()?.status()?.vifs.len();
     measure(rec, &rig)?;
     let wrong = network.errors(&rig)?;
-    // The runtime lost the first pod, and never says DEL to weir-cni.
+    // The runtime lost the first pod, and never calls weir-cni with DEL.
     network.plugin(&rig, "DEL", &PODS[0], &network.bridge())?;
     network.plugin(
         &rig,
@@ -81,7 +81,7 @@ fn attach(rec: &mut Recording<'_>) -> Result {
     rec.count("status", "code of STATUS without a node", status, Bound::equal(50.0))
 }
 
-/// Both pods and the wire send more than they may.
+/// Has both pods and the wire send more than they may.
 fn measure(rec: &mut Recording<'_>, rig: &Testbed) -> Result {
     let star = rig.star();
     let seconds = if rec.quick { 6 } else { 12 };
@@ -156,7 +156,7 @@ impl PodNetwork {
             "capabilities": { "bandwidth": true }, "node": self.node, "state": self.state,
             "send": { "min_rate": format!("{}bit", pod.min_bps), "burst": "50kB" },
             "runtimeConfig": { "bandwidth": {
-                // kubelet writes this burst, which is to mean none: the network's holds.
+                // kubelet writes this burst to mean none: the network's burst holds.
                 "egressRate": pod.egress_bps, "egressBurst": i32::MAX,
                 "ingressRate": pod.ingress_bps, "ingressBurst": BURST_BITS,
             } },
@@ -191,7 +191,7 @@ impl PodNetwork {
         Ok(())
     }
 
-    /// Runs one plug-in and returns what it said.
+    /// Runs one plug-in and returns its output.
     fn plugin(
         &self,
         rig: &Testbed,
@@ -215,9 +215,9 @@ impl PodNetwork {
         rig.ask("sw", Command::new("env", words).reading(configuration.to_string()))
     }
 
-    /// Returns the code of a call of `weir-cni` that is to fail, 0 if it does not.
+    /// Returns the error code of a call of `weir-cni` that should fail, 0 if it does not.
     fn error(&self, rig: &Testbed, operation: &str, configuration: &Value) -> Result<u64> {
-        // Its status would be the script's.
+        // Otherwise its exit status would become the script's.
         let script = format!("CNI_COMMAND={operation} \"$0\" || [ $? = 1 ]");
         let namespace = rig.star().namespace(PODS[0].node);
         let words = [
@@ -236,7 +236,7 @@ impl PodNetwork {
         Ok(answer["code"].as_u64().filter(|_| whole).unwrap_or(0))
     }
 
-    /// Counts bad calls whose answer is not that of the specification.
+    /// Returns the number of bad calls whose answer differs from the specification's.
     fn errors(&self, rig: &Testbed) -> Result<u64> {
         let good = || {
             let result = read_json(&rig.file("pod0.result"))?;
@@ -248,7 +248,7 @@ impl PodNetwork {
             ("ADD", with(good()?, json!({ "recieve": {} })), 2),
             ("ADD", with(good()?, json!({ "send": { "rate": "fast" } })), 7),
             ("ADD", with(good()?, json!({ "prevResult": null })), 7),
-            // It is there already; the slice is not.
+            // The vif is there already; the slice is not.
             ("ADD", good()?, 100),
             ("ADD", with(good()?, json!({ "name": "other" })), 100),
             ("CHECK", with(good()?, json!({ "name": "other" })), 100),
@@ -280,7 +280,7 @@ fn read_json(path: &Path) -> Result<Value> {
     parsed(&text)
 }
 
-/// Waits until the bridge is up, as it stays.
+/// Waits until the bridge is up for good.
 fn wait_until_up(rig: &Testbed) -> Result {
     let up = clock::wait_for(PATIENCE, POLL, || {
         let bridge = rig.ask("sw", Command::line("ip -br link show br0"))?;
@@ -289,7 +289,7 @@ fn wait_until_up(rig: &Testbed) -> Result {
     up.ok_or_else(|| ExperimentError::Node("br0 does not come up".to_owned()))
 }
 
-/// Disciplines, classes, devices and members of the bridge.
+/// Returns disciplines, classes, devices and members of the bridge.
 fn host(rig: &Testbed) -> Result<Vec<String>> {
     host_lines(
         rig,
@@ -300,7 +300,7 @@ fn host(rig: &Testbed) -> Result<Vec<String>> {
 /// A pod: its namespace and the name of its container, and what it may use.
 struct ReplayedPod {
     node: &'static str,
-    /// `host-local` gives the addresses away in order.
+    /// The address that `host-local` gives the pod: addresses are given away in order.
     address: Ipv4Addr,
     min_bps: u64,
     egress_bps: u64,
@@ -332,7 +332,7 @@ const NETWORK: &str = "pods";
 const LINK: BitRate = BitRate::from_mbps(30);
 const LOAD_BPS: u64 = 40_000_000;
 const BURST_BITS: u64 = 400_000;
-/// Streams to pods have numbers from here on.
+/// Streams to pods are numbered from here.
 const TOWARDS: u16 = 100;
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);

@@ -80,8 +80,8 @@ fn judge(rec: &mut Recording<'_>, part: &str, seen: &[f64; 2]) -> Result {
     rec.claim(format!("{part}/link"), "the bond, together", Rule::LeastTotal, bound, &names)
 }
 
-/// Sends broadcasts from a tenant, and returns how many the other tenant received. They do reach
-/// the tenant's VLAN beyond the trunk.
+/// Sends broadcasts from a tenant. Returns how many the other tenant received. They do reach the
+/// tenant's VLAN beyond the trunk.
 fn broadcast(rig: &Testbed, tenant: usize) -> Result<u64> {
     let (own, other) = ([10, 20][tenant], ["t1", "t0"][tenant]);
     let namespace = rig.star().namespace(&format!("t{tenant}"));
@@ -111,7 +111,8 @@ fn reaches(rig: &Testbed) -> Result {
     Ok(())
 }
 
-/// Both send all that TCP can; returns the bits a second that each brought to its VLAN's end.
+/// Has both tenants send all that TCP can. Returns the bits a second that each brought to its
+/// VLAN's end.
 fn saturate(rig: &Testbed) -> Result<[f64; 2]> {
     let past = LENGTH_S + 20;
     for (tenant, number) in ["t0", "t1"].iter().zip([10, 20]) {
@@ -138,12 +139,12 @@ fn saturate(rig: &Testbed) -> Result<[f64; 2]> {
     let seconds = float(ended - begun) / 1e9;
     Ok([0, 1].map(|one| {
         let [packets, bytes] = [0, 1].map(|what| after[one][what] - before[one][what]);
-        // A VLAN's device counts without the header of 14 bytes.
+        // A VLAN's device does not count the header of 14 bytes.
         float(8 * (bytes + 14 * packets)) / seconds
     }))
 }
 
-/// Packets and bytes that a device received.
+/// Returns the packets and bytes that a device received.
 fn received(rig: &Testbed, node: &str, device: &str) -> Result<[u64; 2]> {
     let links = rig.link_counters(node)?;
     let found = links.into_iter().find(|link| link.name == device);
@@ -151,7 +152,7 @@ fn received(rig: &Testbed, node: &str, device: &str) -> Result<[u64; 2]> {
     Ok(found.ok_or_else(missing)?.received)
 }
 
-/// Fails where the kernel lacks what the row needs, and leaves nothing.
+/// Fails if the kernel lacks what the row needs, and leaves nothing behind.
 const PROBE: &str = "
     ip link add probe0 type bond mode active-backup
     ip link del probe0
@@ -159,8 +160,8 @@ const PROBE: &str = "
     ip link del probe1
 ";
 
-/// The uplink and a second one become a bond, the trunk of a bridge that keeps VLANs apart. `$0` is
-/// the namespace beyond.
+/// Makes the uplink and a second one a bond, the trunk of a bridge that keeps VLANs apart. `$0` is
+/// the namespace beyond the trunk.
 const TRUNK: &str = "
     ip link set up0 nomaster
     ip link set up0 down
@@ -183,7 +184,7 @@ const TRUNK: &str = "
     ip link set up1 up
 ";
 
-/// Beyond the trunk: both links on a bridge, with a device for each VLAN.
+/// Sets up the far end of the trunk: both links on a bridge, with a device for each VLAN.
 const BEYOND: &str = "
     ip addr flush dev eth0
     ip link add trunk type bridge
@@ -203,7 +204,8 @@ const PROMISES: [(u64, Option<u64>); 2] = [(5_000_000, None), (1_000_000, Some(3
 const LINK: BitRate = BitRate::from_mbps(10);
 const BOND: &str = "bond0";
 const BROADCASTS: usize = 200;
-/// Frames of ARP, neighbour discovery and MLD that a tenant receives meanwhile, at most.
+/// The most frames of ARP, neighbour discovery and MLD that a tenant receives during the
+/// broadcasts.
 const OTHER_FRAMES: u64 = 20;
 const LENGTH_S: u64 = 12;
 const SETTLE: Duration = Duration::from_secs(3);

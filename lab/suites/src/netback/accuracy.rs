@@ -2,19 +2,19 @@
 //! The accuracy of a limit and the delay it adds, beside TBF and HTB with the same burst and the
 //! same bytes of queue, on the same veth pairs.
 //!
-//! *Error*: the flow offers 1.5 times the limit; the rate of what arrives is compared with the
-//! limit. *Delay*: a flow of 1500-byte frames at 95 % of the limit, evenly spaced, so that a
-//! limiter has no reason to hold it back: what it waits is the limiter's own doing. *Full*: the
-//! delay while the queue is full, which the queue's bytes alone should decide. Delays are from the
-//! generator to the sink, with any forwarder in between.
+//! *Error*: the flow offers 1.5 times the limit, and the rate of arrivals is compared with the
+//! limit. *Delay*: a flow of 1500-byte frames offers 95 % of the limit, evenly spaced. A limiter
+//! has no reason to hold it back, so that any wait is the limiter's own doing. *Full*: the delay
+//! while the queue is full, which the queue's bytes alone should decide. Delays are from the
+//! generator to the sink, with the forwarder in between.
 //!
-//! Judged are medians over windows of a tenth of a second, for which a stall of the machine is not
-//! the rule; over the whole time, stalls included, error and delay are kept beside as `long-error`
-//! and `long-p50`, `long-p99`, `long-p99.9`.
+//! Medians over windows of a tenth of a second are judged, since they hide rare stalls of the
+//! machine. Error and delay over the whole time, stalls included, are kept as `long-error`,
+//! `long-p50`, `long-p99` and `long-p99.9`.
 //!
 //! The forwarder has the last processor for itself, as in row 7. Both peers are compared with Weir
-//! in its default configuration, its worker asleep when nothing came for 2 ms; a worker that never
-//! sleeps (`idle = "spin"`) is measured beside.
+//! in its default configuration, in which the worker sleeps after 2 ms without frames. A worker
+//! that never sleeps (`idle = "spin"`) is measured too.
 
 use weir_experiment::prelude::*;
 use weir_experiment::senders::hardly_catching_up;
@@ -54,7 +54,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
             }
         }
         keep(rec, label, &seen)?;
-        // At 1 Mb/s a frame is 12 ms, and a window has 8: nothing is claimed.
+        // At 1 Mb/s a frame takes 12 ms, and a window has 8 of them: nothing is claimed.
         if *rate > BitRate::from_mbps(1) {
             judge(rec, label)?;
         }
@@ -69,7 +69,7 @@ enum LimitProgram {
     Linux(Limiter),
 }
 
-/// In the order of each repetition; Weir first.
+/// All programs, in the order of each repetition.
 const ALL: [(&str, LimitProgram); 4] = [
     ("weir", LimitProgram::Weir(Idle::Sleep)),
     ("weir-spin", LimitProgram::Weir(Idle::Spin)),
@@ -80,9 +80,9 @@ const ALL: [(&str, LimitProgram); 4] = [
 /// The result of one repetition.
 #[derive(Clone, Debug)]
 struct AccuracyResult {
-    /// Distance of the rate from the limit, by the limit: median of the windows' rates.
+    /// The distance of the rate from the limit, as a part of it: the median of the windows.
     error: f64,
-    /// Error over everything that arrived in the measured time.
+    /// The error over everything that arrived in the measured time.
     long_error: f64,
     /// p99 of each window at 95 % load.
     p99_ns: Vec<f64>,
@@ -92,7 +92,7 @@ struct AccuracyResult {
     full_ns: [f64; 3],
 }
 
-/// The samples of a rate: series `LABEL/HOLDER/WHAT`.
+/// Keeps the samples of a rate, as series `LABEL/HOLDER/WHAT`.
 fn keep(rec: &mut Recording<'_>, label: &str, seen: &[Vec<AccuracyResult>; ALL.len()]) -> Result {
     for ((holder, _), seen) in ALL.into_iter().zip(seen) {
         let mut keep = |what: &str, unit: &str, value: &dyn Fn(&AccuracyResult) -> f64| {
@@ -113,7 +113,7 @@ fn keep(rec: &mut Recording<'_>, label: &str, seen: &[Vec<AccuracyResult>; ALL.l
     Ok(())
 }
 
-/// Weir is held against each of the others, and so against the better.
+/// Compares Weir with each peer, and so with the better one.
 fn judge(rec: &mut Recording<'_>, label: &str) -> Result {
     for peer in ["tbf", "htb"] {
         for (what, against, text) in
@@ -132,7 +132,7 @@ fn median(samples: &[f64]) -> Result<f64> {
     Rule::Median.apply(&[samples]).map_err(|error| ExperimentError::Node(error.to_string()))
 }
 
-/// The rate that all of them reach with 1500-byte frames, less a fifth, in whole 100 Mb/s.
+/// Returns the rate that all of them reach with 1500-byte frames, less a fifth, in whole 100 Mb/s.
 fn most(rec: &mut Recording<'_>) -> Result<BitRate> {
     let mut least = u64::MAX;
     for (holder, program) in ALL {
@@ -151,8 +151,8 @@ fn most(rec: &mut Recording<'_>) -> Result<BitRate> {
     Ok(BitRate::from_mbps(least / 1_000_000 * 4 / 5 / 100 * 100).max(BitRate::from_mbps(100)))
 }
 
-/// Measures both loads, again where the generator could not push as it was to: a limit that nobody
-/// pushes against says nothing about the program that enforces it.
+/// Measures both loads, and again if the generator fell short: a limit that nobody exceeds says
+/// nothing about the program that enforces it.
 fn pushed(
     rec: &mut Recording<'_>,
     what: &str,
@@ -176,7 +176,7 @@ fn pushed(
     Err(ExperimentError::Node(format!("{short}, {TRIES} times: a busy machine")))
 }
 
-/// Lets 95 % of the limit flow, then half as much again as the limit, on one lab.
+/// Sends 95 % of the limit, then 1.5 times the limit, on one lab.
 fn measure(program: LimitProgram, rate: BitRate, seconds: usize) -> Result<[TrafficRecord; 2]> {
     let mut rig = Testbed::up(&star())?;
     put(&mut rig, program, limit(rate))?;
@@ -224,15 +224,15 @@ fn shortfall(outcome: &TrafficRecord, rate: BitRate) -> Option<String> {
     })
 }
 
-/// The measured time of a flow: from when it has settled.
+/// Returns the beginning and the end of the measured time of a flow, after it has settled.
 fn settled(outcome: &TrafficRecord, seconds: usize) -> (u64, u64) {
-    // Beside a worker that does not sleep, a generator takes its time to begin.
+    // Beside a worker that does not sleep, a generator begins late.
     let begun = outcome.sent.iter().map(|sent| sent.span.start_ns).max().unwrap_or(0);
     let from = begun.max(outcome.start_ns) + clock::nanos(SETTLE);
     (from, from + seconds as u64 * 1_000_000_000)
 }
 
-/// All arrivals.
+/// Returns all arrivals.
 fn records(outcome: &TrafficRecord) -> Result<&[Record]> {
     let seen = outcome.received.first();
     let seen = seen.filter(|seen| seen.totals.records_full == 0 && !seen.records.is_empty());
@@ -284,13 +284,13 @@ fn policy(star: &StarTopology, limit: PeerLimit, idle: Idle) -> Policy {
 /// A flow of that many bits a second.
 #[derive(Clone, Copy, Debug)]
 enum Load {
-    /// Evenly spaced: what the generator was kept from sending, it gives up.
+    /// Evenly spaced: what the generator could not send in time is left out.
     Even(u64),
-    /// More than passes: what it was kept from sending, it makes up for.
+    /// More than passes: what the generator could not send in time is sent later.
     Above(u64),
 }
 
-/// Lets it flow; at most `most_bps` arrive.
+/// Sends the load. At most `most_bps` arrive.
 fn flow(rig: &Testbed, load: Load, seconds: usize, most_bps: u64) -> Result<TrafficRecord> {
     let star = star();
     let (Load::Even(bps) | Load::Above(bps)) = load;
@@ -315,23 +315,23 @@ fn flow(rig: &Testbed, load: Load, seconds: usize, most_bps: u64) -> Result<Traf
 
 const RATES_MBPS: [u64; 4] = [1, 10, 100, 1000];
 
-/// Above what anybody carries here.
+/// The rate of the link, above what any program carries here.
 const LINK: BitRate = BitRate::from_mbps(20_000);
 
 const FRAME_BYTES: u16 = 1_500;
 
-/// Length of the queue: 20 ms at the rate, which is as much as the generator catches up, and 32
+/// The length of the queue: 20 ms at the rate, which is as much as the generator catches up, but 32
 /// frames at least.
 const QUEUE_TIME: Nanos = Nanos::from_millis(20);
 const QUEUE_FRAMES: u64 = 32;
 
-/// By the limit, on average; meant is 1.5.
+/// The least offered rate by the limit, on average; 1.5 is intended.
 const OFFERED_LEAST: f64 = 1.2;
 
-/// A rate error that is as good as none.
+/// A rate error that counts as none.
 const ERROR_MAX: f64 = 0.001;
 
-/// The burst at the beginning has passed by then, and the queue is full.
+/// The time after which the first burst has passed, and the queue is full.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Measured time and its windows: long enough for 80 frames at the lowest rate that is judged.
@@ -340,14 +340,14 @@ const LONGER_SECONDS: usize = 5;
 const LONGER_UP_TO: BitRate = BitRate::from_mbps(10);
 const WINDOW_NS: u64 = 100_000_000;
 
-/// In per cent.
+/// The percentiles of delays.
 const QUANTILES: [f64; 3] = [50.0, 99.0, 99.9];
 
-/// A sink records no more.
+/// The most arrivals that a sink records.
 const RECORDS_MAX: u64 = 4_000_000;
 
-/// For a generator that falls short.
+/// The attempts with a generator that falls short.
 const TRIES: usize = 3;
 
-/// The generator begins up to this late.
+/// The most by which the generator begins late.
 const SPARE: Duration = Duration::from_millis(100);

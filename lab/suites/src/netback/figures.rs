@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The text's figures: each by its one command, and what Weir makes of them held against bounds.
+//! The text's figures: each by its one command, and Weir's results against bounds.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use weir_result::ResultFile;
 use crate::reproduce::scenario::{Scenario, WeirScheduler};
 use crate::reproduce::{self, RunPlace, Variant, judge, report, runner};
 
-/// All eight, by the command that a reader would type, and the page made of them.
+/// Runs all eight figures by the command that a reader would type, and makes the page of them.
 pub(super) fn commands(rec: &mut Recording<'_>) -> Result {
     let place = RunFolder::take("netback-page", &StateDir::from_env())?;
     let (mut made, mut silent) = (Vec::new(), 0);
@@ -54,15 +54,15 @@ pub(super) fn in_virtual_time(rec: &mut Recording<'_>, row: usize) -> Result {
     parts_of(row, rec.quick).iter().try_for_each(|one| part(rec, one, runner::run_in_virtual_time))
 }
 
-/// A more active machine gets no more, for as long as the text watched two that are free to send,
-/// and for as many machines.
+/// Row 2: a more active machine gets no more, for as long as the text watched two machines that are
+/// free to send, and for as many machines.
 pub(super) const EQUAL: usize = 2;
-/// Priorities that change each second.
+/// Row 3: priorities that change each second.
 pub(super) const SWEEP: usize = 3;
-/// Four rates, one machine alone, then both: as often as in the text, as long as it takes to judge
-/// two seconds of each.
+/// Row 4: four rates, one machine alone, then both: as often as in the text, as long as it takes to
+/// judge two seconds of each.
 pub(super) const RATES: usize = 4;
-/// Disk work on a sender's machine.
+/// Row 5: disk work on a sender's machine.
 pub(super) const DISK: usize = 5;
 
 /// Returns the figures of a row.
@@ -89,12 +89,12 @@ fn parts_of(row: usize, quick: bool) -> Vec<FigurePart> {
 /// A part of a figure that is run through Weir.
 struct FigurePart {
     figure: &'static str,
-    /// All if there is none.
+    /// The panels that are run; all if empty.
     panels: &'static [&'static str],
     repetitions: u32,
-    /// Another length than the scenario's.
+    /// The length, if it differs from the scenario's.
     length: Option<Duration>,
-    /// Start of the later senders, if not in the proportion of the scenario.
+    /// The start of the later senders, if it does not scale with the length.
     second: Option<Duration>,
 }
 
@@ -104,7 +104,7 @@ impl FigurePart {
     }
 }
 
-/// A figure through Weir alone.
+/// Runs a part of a figure through Weir alone, and judges it.
 fn part(
     rec: &mut Recording<'_>,
     part: &FigurePart,
@@ -117,9 +117,9 @@ fn part(
         scenario = scenario.lasting(length);
     }
     if rec.quick {
-        // Few seconds of each, but all that the row is about.
+        // A quick run has a few seconds of each, but all that the row is about.
         scenario.repetitions = part.repetitions.min(QUICK_REPETITIONS);
-        // Before, beside and after disk work.
+        // Before, during and after disk work.
         let phases = if scenario.disk.is_some() { 2 } else { 1 };
         scenario = scenario.lasting(QUICK * phases);
     }
@@ -136,8 +136,7 @@ fn part(
     })
 }
 
-/// Runs a figure as a process of its own. That a bound does not hold in so short a run is no
-/// matter here.
+/// Runs a figure as a process of its own. A bound that so short a run breaks does not matter here.
 fn command(figure: &str, folder: &Path) -> Result<ResultFile> {
     let mut command = Command::new(product::own_path()?);
     command.args(["reproduce", "netback", figure, "--quick", "--out"]).arg(folder);
@@ -153,7 +152,7 @@ fn command(figure: &str, folder: &Path) -> Result<ResultFile> {
     Ok(ResultFile::from_json(&text)?)
 }
 
-/// Samples are of a second from here on.
+/// The length of a quick run: from here on samples are of a second.
 const QUICK: Duration = Duration::from_secs(6);
 
 const QUICK_REPETITIONS: u32 = 3;

@@ -2,17 +2,17 @@
 //! Packets a second and packets per processor-second beside Linux bridge, bridge with HTB and Open
 //! vSwitch: 64 bytes, the same veth pairs for all.
 //!
-//! *Apart*: the generator has processor 0, the forwarder has the last one for itself: Weir's
-//! worker, Open vSwitch's packet thread, the bridge's receive threads. *Together*: all of it on
-//! processor 0, the generator included. All that the processors did counts, soft interrupts too,
-//! except what processor 0 did in the generator's own name.
+//! *Apart*: the generator has processor 0. The forwarder (Weir's worker, Open vSwitch's packet
+//! thread, or the bridge's receive threads) has the last processor for itself. *Together*:
+//! everything is on processor 0, the generator included. All processor time counts, soft interrupts
+//! too, except what the generator itself used on processor 0.
 //!
-//! Receiving costs as little as it can, since it is the forwarder's processor that does it: frames
-//! are for a station that is not there, and the kernel drops them *at the door*. A redirected frame
-//! needs a program that takes it, and drops at once; the bridge on the same processor is measured
-//! both ways, and Weir held against each.
+//! Receiving costs as little as possible, since it is done on the forwarder's processor: frames are
+//! for a station that is not there, and the kernel drops them *at the door*. A redirected frame
+//! needs a program that takes it and drops it at once. The bridge on the same processor is measured
+//! both ways, and Weir compared with each.
 //!
-//! All have what Weir has: queues of as many packets, a packet thread of the same priority, a
+//! All forwarders have queues of as many packets, a packet thread of the same priority, and a
 //! processor that the kernel's own threads have left.
 
 use std::time::Instant;
@@ -103,9 +103,9 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 struct PeerForwarder {
     name: &'static str,
     program: PeerProgram,
-    /// It has a processor of its own.
+    /// True if the forwarder has a processor of its own.
     is_apart: bool,
-    /// Frames end where they enter the stack, not in a program.
+    /// True if frames end where they enter the stack, not in a program.
     ends_at_door: bool,
 }
 
@@ -118,7 +118,7 @@ enum PeerProgram {
     OpenVSwitch,
 }
 
-/// In the order of each repetition.
+/// All forwarders, in the order of each repetition.
 const ALL: [PeerForwarder; 8] = [
     PeerForwarder::apart("apart/weir-queued", PeerProgram::WeirQueued),
     PeerForwarder::apart("apart/bridge", PeerProgram::Bridge),
@@ -148,11 +148,11 @@ impl PeerForwarder {
 struct ForwardingResult {
     /// Packets that arrived, a second.
     rate: f64,
-    /// Packets a second for each processor that forwarding took.
+    /// Packets a second for each processor that forwarding used.
     efficiency: f64,
-    /// Processors that the generator took.
+    /// Processors that the generator used.
     generator: f64,
-    /// The work of Weir's worker, where it forwards.
+    /// The work of Weir's worker, if it forwards.
     worker: Option<WorkerTime>,
 }
 
@@ -163,17 +163,17 @@ struct ForwardingSetup {
 impl ForwardingSetup {
     fn new() -> Self {
         let mut star = StarTopology::new("forwarding", 0, LINK);
-        // Names that no other lab's receive threads have.
+        // Names that differ from those of other labs' receive threads.
         star.tenants = (0..TENANTS).map(|index| format!("fw{index}")).collect();
         Self { star }
     }
 
-    /// One repetition, on a lab of its own: nobody finds what another left.
+    /// Runs one repetition, on a lab of its own without leftovers.
     fn measure(&self, forwarder: PeerForwarder) -> Result<ForwardingResult> {
         let star = &self.star;
         let mut rig = Testbed::up(star)?;
-        // A veth takes redirected frames once its peer has GRO or a program; the program comes
-        // later. Elsewhere GRO would put a queue before the door.
+        // A veth takes redirected frames once its peer has GRO or a program, and the program comes
+        // later. For frames that end at the door, GRO would put a queue before it.
         let gro = if forwarder.ends_at_door { "off" } else { "on" };
         rig.ask("wire", Command::new("ethtool", ["-K", "eth0", "gro", gro]))?;
         let seen = match forwarder.program {
@@ -211,7 +211,7 @@ impl ForwardingSetup {
         seen
     }
 
-    /// Every vif a class of its own under HFSC, with a guarantee.
+    /// Returns a policy in which each vif is a class of its own under HFSC, with a guarantee.
     fn queued(&self) -> Policy {
         let mut policy = self.star.policy();
         for vif in &mut policy.vifs {
@@ -221,7 +221,8 @@ impl ForwardingSetup {
         policy
     }
 
-    /// Every vif has a limit that is policed. Vifs of one VLAN must be of one slice for that.
+    /// Returns a policy in which each vif has a policed limit. Vifs of one VLAN must be of one
+    /// slice.
     fn redirected(&self) -> Policy {
         let mut policy = self.star.policy();
         policy.node.redirect = true;
@@ -236,11 +237,11 @@ impl ForwardingSetup {
         policy
     }
 
-    /// Sends as many packets as the generator makes, and measures those that come through.
+    /// Sends as many packets as the generator makes, and measures those that arrive.
     fn flow(&self, rig: &Testbed, forwarder: PeerForwarder) -> Result<ForwardingResult> {
         let star = &self.star;
         let mut streams: Vec<XdpStream> = (0..TENANTS).map(|tenant| self.stream(tenant)).collect();
-        // A bridge learns where the receiver is from what comes from there.
+        // A bridge learns the place of the receiver from frames that come from it.
         let answers = star.stream_towards(0, ANSWERS, FRAME_BYTES, Some(Rate::Pps(ANSWERS_PPS)));
         streams.push(XdpStream { source_mac: Some(RECEIVER), ..answers });
         let receivers = if forwarder.ends_at_door { vec![] } else { vec![light_sink(star)] };
@@ -279,7 +280,7 @@ impl ForwardingSetup {
     }
 }
 
-/// A program that drops everything and counts hardly more than how much.
+/// Returns a sink that drops everything, and counts hardly more than how much.
 fn light_sink(star: &StarTopology) -> ReceiveSpec {
     let mut spec = star.sink();
     spec.streams_max = 1;
@@ -289,36 +290,36 @@ fn light_sink(star: &StarTopology) -> ReceiveSpec {
     spec
 }
 
-/// Frames that reached the wire's end, as the kernel counts them.
+/// Returns the number of frames that reached the wire's end, as the kernel counts them.
 fn received(rig: &Testbed) -> Result<u64> {
     let links = rig.link_counters("wire")?;
     let device = links.iter().find(|link| link.name == "eth0");
     device.map(|link| link.received[0]).ok_or_else(|| ExperimentError::Node("no eth0".into()))
 }
 
-/// Vifs, and classes of HTB.
+/// The number of vifs, and of HTB's classes.
 const TENANTS: usize = 16;
 
-/// A few turns of a tenant's: what waits longer is in no cache any more when it is sent.
+/// A few turns of a tenant: a frame that waits longer has left the caches when it is sent.
 const QUEUE_PACKETS: u32 = 128;
 
-/// Frames of a tenant in a row.
+/// The frames of a tenant in a row.
 const TURN: u32 = 32;
 
 const FRAME_BYTES: u16 = 64;
 
-/// More than anybody forwards here.
+/// The rate of the link: more than anybody forwards here.
 const LINK: BitRate = BitRate::from_mbps(20_000);
 
-/// Load of each tenant: more than its limit, so that the policer both drops and passes.
+/// The load of each tenant: more than its limit, so that the policer both drops and passes.
 const POLICED_PPS: u64 = 2_000_000;
 
 const REDIRECTED_RATIO: f64 = 3.5;
 
-/// Behind the wire's end, so to say; not the address of its device.
+/// An address behind the wire's end, other than its device's.
 const RECEIVER: Mac = Mac([0x02, 0, 0, 0, 0, 99]);
 
-/// The stream from there.
+/// The stream from [`RECEIVER`].
 const ANSWERS: u16 = 1_000;
 const ANSWERS_PPS: u64 = 100;
 

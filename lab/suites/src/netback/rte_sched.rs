@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! DPDK's scheduler as a child: built from the source that this program carries, driven a run at a
-//! time, so that its runs and ours can take turns.
+//! DPDK's scheduler as a child process: built from the source that this program carries, and driven
+//! a run at a time, so that its runs and Weir's can take turns.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,27 +16,27 @@ use weir_experiment::run_folder::RunFolder;
 use weir_platform::StateDir;
 use weir_platform::run::{Command as HostCommand, Host, Platform};
 
-/// The program of the peer, in a folder of this run's: root's own, gone with this value, or with
-/// `weir clean`.
+/// The peer's program, in a folder of this run that belongs to root. The folder goes when this
+/// value is dropped, or with `weir clean`.
 #[derive(Debug)]
 pub(super) struct Built {
     program: PathBuf,
     _place: RunFolder,
 }
 
-/// A running peer with its classes and packets. It ends with this value.
+/// A running peer with its classes and packets. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Peer {
     child: Child,
     input: ChildStdin,
-    /// Its lines, as they come; closed when it ends.
+    /// The peer's lines, as they come. The channel closes when the peer ends.
     lines: Receiver<String>,
     /// Path of its log.
     log: PathBuf,
 }
 
 impl Built {
-    /// Compiles it.
+    /// Compiles the peer's program.
     pub(super) fn new() -> Result<Self> {
         let place = RunFolder::take(LAB, &StateDir::from_env())?;
         let folder = place.folder();
@@ -45,7 +45,7 @@ impl Built {
         let ask = HostCommand::line("pkg-config --cflags --libs libdpdk");
         let flags = Host::default().run(&ask).map_err(|error| missing(&error.to_string()))?;
         let paths = [&source, &program].map(|path| path.display().to_string());
-        // DPDK's own headers use what they warn of.
+        // DPDK's own headers cause warnings.
         let words = ["-O3", "-w", &paths[0], "-o", &paths[1]].into_iter();
         let compile = HostCommand::new("cc", words.chain(flags.split_whitespace()));
         let compile = compile.limit(COMPILE_LIMIT);
@@ -54,7 +54,7 @@ impl Built {
         Ok(Self { program, _place: place })
     }
 
-    /// Starts it on processor `cpu` with so many classes and packets.
+    /// Starts the program on processor `cpu` with that many classes and packets.
     pub(super) fn start(&self, cpu: u32, pipes: u32, packets: u32) -> Result<Peer> {
         let log = self.program.with_extension("log");
         let file = fs::File::create(&log).map_err(|error| ExperimentError::io(&log, error))?;
@@ -65,7 +65,7 @@ impl Built {
 }
 
 impl Peer {
-    /// Starts a program that says `ready` once it is.
+    /// Starts a program that prints `ready` once it is.
     fn start(mut command: Command, errors: fs::File, log: PathBuf, what: &str) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let program = command.get_program().display().to_string();
@@ -74,7 +74,7 @@ impl Peer {
             return Err(missing("its pipes"));
         };
         let (say, lines) = mpsc::sync_channel(LINES_MAX);
-        // Ends with the program, whose output ends then, or with whoever listens.
+        // The thread ends with the program's output, or with the receiver.
         thread::spawn(move || {
             let lines = BufReader::new(output.take(OUTPUT_BYTES_MAX)).lines();
             lines.map_while(Result::ok).try_for_each(|line| say.send(line))
@@ -86,15 +86,15 @@ impl Peer {
         }
     }
 
-    /// Seconds a packet, over `packets` of them under the load of that name.
+    /// Returns the seconds for a packet, over `packets` of them under the load of that name.
     pub(super) fn run(&mut self, load: &str, packets: u64) -> Result<f64> {
         let asked = writeln!(self.input, "{load} {packets}").and_then(|()| self.input.flush());
         asked.map_err(|error| ExperimentError::io("rte_sched", error))?;
         let answer = self.answer()?;
         let fields: Vec<f64> = answer.split(' ').filter_map(|word| word.parse().ok()).collect();
         match fields[..] {
-            // A queue that overflows now and then is part of a random load; a load that is mostly
-            // refused would be another.
+            // In a random load a queue may overflow now and then. A load that is mostly refused
+            // would be another load.
             [nanos, dropped, _] if dropped <= float(packets) * DROPPED_MAX => Ok(nanos * 1e-9),
             _ => {
                 let reason = self.reason();
@@ -103,7 +103,7 @@ impl Peer {
         }
     }
 
-    /// Its next line; one that hangs is not waited for longer than [`ANSWER_LIMIT`].
+    /// Returns the next line of the peer. Waits for [`ANSWER_LIMIT`] at most.
     fn answer(&mut self) -> Result<String> {
         let until = Instant::now() + ANSWER_LIMIT;
         loop {
@@ -132,7 +132,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It ends by itself otherwise.
+        // Without this, a peer that hangs would go on.
         let _killed = self.child.kill();
         let _ended = self.child.wait();
     }
@@ -151,13 +151,14 @@ const LAB: &str = "rte-sched";
 /// Compiling takes two seconds; a busy machine may take longer.
 const COMPILE_LIMIT: Duration = Duration::from_secs(300);
 
-/// Greatest share of all packets that may be dropped.
+/// The greatest part of all packets that may be dropped.
 const DROPPED_MAX: f64 = 1e-3;
 
 /// A run of a million packets takes half a second, and up to a minute under an emulator.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// An answer is a line; it says nothing else there but what DPDK prints at its start.
+/// The most lines and bytes of output. An answer is a line; the only other output is what DPDK
+/// prints at its start.
 const LINES_MAX: usize = 64;
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 

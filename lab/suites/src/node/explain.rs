@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `weir explain` while the experiments of the conformance suite run on a node: it names what the
-//! scenario is made to be limited by. What that is stands here, as data; of the node the answers
-//! alone are looked at.
+//! `weir explain` while the experiments of the conformance suite run on a node: it names the limit
+//! that each scenario is made to have. The true limits are listed here as data; of the node, only
+//! the answers are used.
 
 use weir_api_types::explain::{ExplainSide, ExplainView};
 use weir_experiment::SimArm;
@@ -21,13 +21,13 @@ use TenantSet::{From, Only};
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     for experiment in experiments()? {
         let ask = |rec: &mut Recording<'_>| {
-            // Every vif, of each run.
+            // The answers about every vif, of each run.
             let mut answers = Vec::new();
             let mut beside = |testbed: &Testbed| {
                 answers.push(ask_all(testbed)?);
                 Ok(())
             };
-            // What the experiment itself finds is judged by the suite, not here.
+            // The suite judges the experiment's own results.
             let mut silent = |_: &str| {};
             let scratch = ResultFile::new(Origin::default());
             let mut scratch = Recording::new(scratch, rec.quick, &mut silent);
@@ -43,13 +43,13 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 
 /// Asks the node in the middle of a star about all of its vifs while traffic flows.
 fn ask_all(testbed: &Testbed) -> Result<Vec<ExplainView>> {
-    // Not the first moments, in which queues fill.
+    // Queues fill in the first moments.
     std::thread::sleep(SETTLE);
     let path = format!("/v1/explain?interval_ms={}", LOOK.as_millis());
     Ok(testbed.running()?.client().get(&path)?)
 }
 
-/// One sample for each vif, direction and run that a truth is known of: 1 if it was named.
+/// Keeps a sample for each vif, direction and run with a known limit: 1 if `weir explain` named it.
 fn judge(rec: &mut Recording<'_>, experiment: &str, answers: &[Vec<ExplainView>]) -> Result {
     let mut named = Vec::new();
     let quick = rec.quick;
@@ -58,7 +58,7 @@ fn judge(rec: &mut Recording<'_>, experiment: &str, answers: &[Vec<ExplainView>]
         let (way, limiter) = (truth.way, truth.limiter.name());
         for answer in answers {
             let of = answer.iter().filter(|vif| truth.who.is(&vif.vif));
-            // Who does not answer has not named it.
+            // A vif that does not answer counts as not named.
             let silent = truth.who.least().saturating_sub(of.clone().count());
             named.extend(std::iter::repeat_n(0.0, silent));
             for vif in of {
@@ -92,12 +92,12 @@ const fn side(view: &ExplainView, way: Direction) -> &ExplainSide {
 enum TenantSet {
     /// Tenants by number.
     Only(&'static [u32]),
-    /// This one and all after it.
+    /// The tenant of this number and all after it.
     From(u32),
 }
 
 impl TenantSet {
-    /// Returns the least number of them.
+    /// Returns the least number of tenants in the set.
     const fn least(self) -> usize {
         match self {
             Self::Only(these) => these.len(),
@@ -105,7 +105,7 @@ impl TenantSet {
         }
     }
 
-    /// Tenant k's vif is called `tk`.
+    /// Returns true if the vif is of one of these tenants. Tenant k's vif is called `tk`.
     fn is(self, vif: &str) -> bool {
         let tenant = vif.strip_prefix('t').and_then(|number| number.parse::<u32>().ok());
         tenant.is_some_and(|tenant| match self {
@@ -118,7 +118,7 @@ impl TenantSet {
 /// The true limit of some tenants of an experiment in one direction.
 struct TrueLimiter {
     experiment: &'static str,
-    /// In the short form alone, or in the long one alone.
+    /// True for the short form alone, false for the long one alone; `None`: both.
     quick: Option<bool>,
     who: TenantSet,
     way: Direction,
@@ -137,9 +137,9 @@ const fn receives(
     TrueLimiter { experiment, quick: None, who, way: Receive, limiter }
 }
 
-/// By what each experiment does, in its own words.
+/// The true limits, by the definition of each experiment.
 const TRUTHS: &[TrueLimiter] = &[
-    // All want more than their equal share.
+    // All ask for more than their equal share.
     sends("fairness", From(0), Port),
     receives("fairness", From(0), Idle),
     sends("weights", From(0), Port),
@@ -175,5 +175,5 @@ const TRUTHS: &[TrueLimiter] = &[
 
 const SETTLE: Duration = Duration::from_millis(800);
 
-/// Ends before the shortest traffic does.
+/// The length of a look, which ends before the shortest traffic does.
 const LOOK: Duration = Duration::from_millis(1_000);

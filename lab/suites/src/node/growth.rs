@@ -11,11 +11,11 @@ use weir_experiment::prelude::*;
 
 use super::hostile::memory;
 
-/// Samples of a run, and what they are compared with.
+/// Samples of a run, and the values that they are compared with.
 #[derive(Default)]
 pub(super) struct Watch {
     counters: CounterValues,
-    /// Samples of the first minute; `later` has the rest.
+    /// The samples of the first minute; `later` has the rest.
     first: Samples,
     later: Samples,
 }
@@ -23,16 +23,16 @@ pub(super) struct Watch {
 /// Every counter by its path.
 pub(super) type CounterValues = BTreeMap<String, u64>;
 
-/// At equal intervals.
+/// Samples at equal intervals.
 #[derive(Default)]
 struct Samples {
     resident_bytes: Vec<f64>,
     /// Bytes of live changes and their record, and of the service report.
     disk_bytes: Vec<f64>,
     report_bytes: Vec<f64>,
-    /// Counters that are less than at the sample before, or are not there any more.
+    /// The number of counters that are less than at the sample before, or have gone.
     backwards: Vec<f64>,
-    /// Counters that are more than at the sample before.
+    /// The number of counters that are more than at the sample before.
     forwards: Vec<f64>,
 }
 
@@ -56,18 +56,19 @@ impl Watch {
         Ok(())
     }
 
-    /// The counter of that path.
+    /// Returns the counter of that path.
     pub(super) fn counter(&self, path: &str) -> u64 {
         self.counters.get(path).copied().unwrap_or(0)
     }
 
-    /// Packets dropped before a queue, over all reasons, interfaces and directions.
+    /// Returns the packets dropped before a queue, over all reasons, interfaces and directions.
     pub(super) fn dropped(&self) -> u64 {
         let of = |path: &str| path.contains("/dropped/") && path.ends_with("/packets");
         self.counters.iter().filter(|(path, _)| of(path)).map(|(_, count)| count).sum()
     }
 
-    /// Judges what there is: `run` is the part of the row, `interval_s` lies between two samples.
+    /// Judges the samples. `run` is the part of the row; `intervals_s` has the seconds between two
+    /// samples, in the first minute and later.
     pub(super) fn judge(self, rec: &mut Recording<'_>, run: &str, intervals_s: [f64; 2]) -> Result {
         let id = |part: &str| format!("{run}/{part}");
         let last =
@@ -87,8 +88,8 @@ impl Watch {
                 rec.keep(&id(&format!("{what}/{when}")), series)?;
             }
         }
-        // Memory comes and goes with each answer, in two steps: a median would compare one of them
-        // with the other. What is compared is what is not exceeded at nine of ten instants.
+        // Memory comes and goes with each answer, in two steps, and a median could compare one step
+        // with the other. The value that nine of ten samples do not exceed is compared.
         let series = ["end", "start"].map(|when| id(&format!("resident/{when}")));
         for (name, samples) in series.iter().zip([end, start]) {
             rec.keep(name, Series::unordered("byte", samples))?;
@@ -96,7 +97,7 @@ impl Watch {
         let text = "memory in the last tenth, by that at the end of the first minute";
         let rule = Rule::RatioOfPercentiles { percent: 90.0 };
         rec.claim(id("resident"), text, rule, GROWTH, &series)?;
-        // Files grow up to their bounds and begin anew: what is compared is the most.
+        // Files grow up to their bounds and begin anew: the greatest sizes are compared.
         for (what, of) in [("disk", "live changes and their record"), ("report", "the report")] {
             let series = ["later", "first"].map(|when| id(&format!("{what}/{when}")));
             let rule = Rule::RatioOfPercentiles { percent: 100.0 };
@@ -111,7 +112,7 @@ impl Watch {
     }
 }
 
-/// Everything in a status that only ever grows.
+/// Returns everything in a status that only ever grows.
 pub(super) fn counters_of(status: &NodeStatus) -> CounterValues {
     let mut counters = CounterValues::new();
     if let Ok(value) = serde_json::to_value(status) {
@@ -120,7 +121,7 @@ pub(super) fn counters_of(status: &NodeStatus) -> CounterValues {
     counters
 }
 
-/// The counters of a page in Prometheus' text format.
+/// Adds the counters of a page in Prometheus' text format.
 pub(super) fn add_metrics(page: &str, counters: &mut CounterValues) {
     for line in page.lines().filter(|line| !line.starts_with('#')) {
         let Some((name, value)) = line.rsplit_once(' ') else { continue };
@@ -131,10 +132,10 @@ pub(super) fn add_metrics(page: &str, counters: &mut CounterValues) {
     }
 }
 
-/// Bytes of a node's files.
+/// The sizes of a node's files, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeFiles {
-    /// The service report's.
+    /// The size of the service report.
     pub(super) report: u64,
     pub(super) others: u64,
 }
@@ -152,7 +153,7 @@ impl NodeFiles {
         for entry in entries.flatten() {
             let file = entry.file_name();
             let file = file.to_string_lossy();
-            // For a moment, what takes another's place is there beside it, of its size.
+            // A new file stands beside the one that it replaces for a moment, with the same size.
             if !file.contains(name) || file.ends_with(".new") {
                 continue;
             }
@@ -161,18 +162,18 @@ impl NodeFiles {
                     self.add(&entry.path(), "", depth + 1);
                 }
                 Ok(data) if data.is_file() && file.starts_with("service-") => {
-                    // What the disk has of it: its length is set when it is made.
+                    // The blocks on disk, since the length is set when the file is made.
                     self.report += data.blocks() * 512;
                 }
                 Ok(data) if data.is_file() => self.others += data.len(),
-                // Renamed or removed a moment ago; or a socket.
+                // The entry was renamed or removed a moment ago, or is a socket.
                 _ => {}
             }
         }
     }
 }
 
-/// Returns the number of counters that ran backwards, and of those that ran forwards.
+/// Returns the numbers of counters that ran backwards and forwards.
 fn moved(before: &CounterValues, after: &CounterValues) -> (u64, u64) {
     let now = |path: &String| after.get(path).copied();
     let backwards = before.iter().filter(|&(path, was)| now(path).is_none_or(|now| now < *was));
@@ -202,14 +203,14 @@ fn add(path: &str, value: &Value, counters: &mut CounterValues) {
     }
 }
 
-/// Bound of the row.
+/// The row's bound on growth.
 const GROWTH: Bound = Bound::at_most(1.01);
 
 /// Values of a status that go up and down.
 const GAUGES: [&str; 8] =
     ["backlog", "frames", "frames_free", "p50_ns", "p99_ns", "p999_ns", "recent_max_ns", "wait_ns"];
 
-/// Folders in folders.
+/// The greatest depth of folders.
 const DEPTH_MAX: u32 = 8;
 
 #[cfg(test)]
@@ -225,7 +226,7 @@ mod tests {
         status.worker.get_or_insert_default().frames_free = 5;
         let before = counters_of(&status);
         assert_eq!(before["/vifs/0/send/sent/packets"], 7);
-        // What waits and what is free may become less.
+        // The values of `backlog` and `frames_free` may decrease.
         status.vifs[0].send.backlog.packets = 2;
         status.worker.get_or_insert_default().frames_free = 4;
         assert_eq!(moved(&before, &counters_of(&status)), (0, 0));

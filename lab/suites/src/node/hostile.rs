@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Requests that no friend sends: bodies of 4 MiB, heads that never end, 10 000 connections at
-//! once, and whatever schemathesis makes of the OpenAPI document. Each is answered by a clear
-//! refusal, none by a failure, and the node's memory comes back.
+//! Hostile requests: bodies of 4 MiB, heads that never end, 10 000 connections at once, and
+//! whatever schemathesis makes of the OpenAPI document. Each is answered by a clear refusal, none
+//! by a failure, and the node's memory is freed again.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let star = StarTopology::new("node-hostile", 2, BitRate::from_mbps(100));
     let mut policy = star.policy();
     policy.api.request_time = Nanos::from_millis(1000);
-    // Schemathesis is one caller.
+    // All requests of schemathesis come from one caller.
     policy.api.requests_per_second = 1_000_000;
     let connections = f64::from(policy.api.connections);
     let mut rig = Testbed::up(&star)?;
@@ -32,12 +32,12 @@ fn attack(rec: &mut Recording<'_>, rig: &Testbed, connections_max: f64) -> Resul
     let node = rig.running()?;
     let (socket, pid) = (node.socket().to_owned(), node.pid());
     let failed = |error| ExperimentError::io(&socket, error);
-    // What a node has after its first hundred answers, not at its start.
+    // The memory after the node's first hundred answers, not at its start.
     for _ in 0..100 {
         node.status()?;
     }
     let before = memory(pid)?;
-    // From here on the peak counts.
+    // From here on the peak is measured.
     let reset = format!("/proc/{pid}/clear_refs");
     std::fs::write(&reset, "5").map_err(|error| ExperimentError::io(&reset, error))?;
     let bodies: Vec<u16> =
@@ -51,7 +51,7 @@ fn attack(rec: &mut Recording<'_>, rig: &Testbed, connections_max: f64) -> Resul
     refused(rec, "connections", "connections beyond not refused with 429", &many, 429)?;
     let (held, most) = (connections - many.len(), Bound::at_most(connections_max));
     rec.count("held", "connections held at once", held as u64, most)?;
-    // Those that were held are told in time, and their places are free again.
+    // Connections that were held get an answer in time, and their places are free again.
     std::thread::sleep(Duration::from_secs(2));
     node.status()?;
     let tested = test_document(rec, &socket);
@@ -66,11 +66,11 @@ fn attack(rec: &mut Recording<'_>, rig: &Testbed, connections_max: f64) -> Resul
         let grown = Series::unordered("MiB", vec![grown]);
         rec.claim_samples(name, what, grown, Rule::Sum, Bound::at_most(most))?;
     }
-    // Without its first part the row is not shown, whatever the others say.
+    // Without its first part the row is not shown, whatever the others found.
     tested
 }
 
-/// Sends a body of 4 MiB, and reads how it is answered.
+/// Sends a body of 4 MiB. Returns the status of the answer.
 fn long_body(socket: &Path) -> io::Result<u16> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -82,7 +82,7 @@ fn long_body(socket: &Path) -> io::Result<u16> {
     status(&mut stream)
 }
 
-/// Many that send half a head and wait.
+/// Opens many connections, each of which sends half a head and waits.
 fn slow_heads(socket: &Path) -> io::Result<Vec<u16>> {
     let mut streams = Vec::new();
     for _ in 0..SLOW {
@@ -94,7 +94,7 @@ fn slow_heads(socket: &Path) -> io::Result<Vec<u16>> {
     streams.iter_mut().map(status).collect()
 }
 
-/// So many at once that say nothing: what those hear that are too many.
+/// Opens that many connections at once that send nothing. Returns the statuses of those refused.
 fn many_connections(socket: &Path, count: usize) -> io::Result<Vec<u16>> {
     let start = Instant::now();
     let (mut open, mut heard) = (Vec::with_capacity(count), Vec::new());
@@ -103,7 +103,7 @@ fn many_connections(socket: &Path, count: usize) -> io::Result<Vec<u16>> {
         stream.set_nonblocking(true)?;
         open.push(stream);
     }
-    // Those that are held hear of it when their time is over; these are no refusals of theirs.
+    // A connection that is held gets an answer when its time is over, which is no refusal.
     std::thread::sleep(HELD.saturating_sub(start.elapsed()));
     for stream in &mut open {
         if let Ok(status) = status(stream) {
@@ -116,7 +116,7 @@ fn many_connections(socket: &Path, count: usize) -> io::Result<Vec<u16>> {
     Ok(heard)
 }
 
-/// The status in an answer's first line.
+/// Reads the status in an answer's first line.
 fn status(stream: &mut UnixStream) -> io::Result<u16> {
     let mut line = [0; 12];
     stream.read_exact(&mut line)?;
@@ -133,7 +133,7 @@ fn refused(rec: &mut Recording<'_>, name: &str, what: &str, seen: &[u16], wanted
     rec.at_least(format!("{name}/asked"), "that many were refused", seen.len() as u64, 10)
 }
 
-/// Resident bytes.
+/// Resident memory, in bytes.
 pub(crate) struct Memory {
     pub(crate) now: u64,
     pub(crate) peak: u64,
@@ -150,8 +150,8 @@ pub(crate) fn memory(pid: u32) -> Result<Memory> {
     Ok(Memory { now: of("VmRSS:"), peak: of("VmHWM:") })
 }
 
-/// Runs schemathesis, if it is installed, on all that ends by itself: not the two streams, nor
-/// what ends the node.
+/// Runs schemathesis, if it is installed, on all endpoints but the two streams and those that end
+/// the node.
 fn test_document(rec: &mut Recording<'_>, socket: &Path) -> Result {
     let Some(program) = schemathesis::program() else {
         let skipped = format!("SKIPPED schemathesis: {}", schemathesis::LACKS);
@@ -167,8 +167,8 @@ fn test_document(rec: &mut Recording<'_>, socket: &Path) -> Result {
     schemathesis::judge(rec, &output)
 }
 
-/// Carries TCP connections on this machine to the node's socket, until the process ends: a tester
-/// of HTTP speaks TCP.
+/// Carries TCP connections on this machine to the node's socket until the process ends, since a
+/// tester of HTTP speaks TCP.
 fn forward(socket: &Path) -> io::Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let port = listener.local_addr()?.port();
@@ -198,9 +198,9 @@ fn carry(tcp: TcpStream, unix: UnixStream) -> io::Result<()> {
 }
 
 const BODIES: usize = 20;
-/// Fewer than the connections that a node holds.
+/// The number of slow heads: fewer than the connections that a node holds.
 const SLOW: usize = 100;
-/// Longer than a head may take.
+/// The time for which connections are held: longer than a head may take.
 const HELD: Duration = Duration::from_millis(2500);
-/// An answer that does not come within it is none.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A day of a node in simulated time: the worker, the book and their files, on ports in memory,
-//! with some 370 packets a second, a flood now and then, a change every minute and a service report
-//! every second.
+//! A day of a node in simulated time: the worker, the live policy and their files, on ports in
+//! memory, with some 370 packets a second, a flood now and then, a change every minute and a
+//! service report every second.
 //!
-//! The link is slow so that so few packets fill it: queues grow, drops are counted, guarantees are
-//! held, as on one that is a thousand times as fast. In the first minute as many changes are made
-//! as fill the record of changes, since a record that is not full grows.
+//! The link is slow so that so few packets fill it: queues grow, drops are counted and guarantees
+//! are held, as on a link that is a thousand times as fast. The first minute has enough changes to
+//! fill the record of changes, since a record that is not full grows.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -34,7 +34,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
         }
         for second in 0..60 {
             day.second(minute)?;
-            // A record is longest just before it is written anew: none of its lengths is missed.
+            // A record is longest just before it is written anew, so that each of its lengths is
+            // sampled.
             for _ in 0..if minute == 0 { CHANGES_FIRST } else { 0 } {
                 day.change()?;
                 watch.sample(true, std::process::id(), folder.disk(), day.counters())?;
@@ -55,7 +56,7 @@ fn judge(rec: &mut Recording<'_>, day: &Day, watch: &Watch, hours: u64) -> Resul
     let seconds = hours * 3600;
     let changes = CHANGES_FIRST * 60 + hours * 60 - 1;
     let simulated = day.node.now().saturating_since(Instant::from_nanos(START_NS)).as_nanos();
-    // Nearly all that the port may send in that time: the link was full all the while.
+    // Nearly all that the port may send in that time, so that the link was full all the time.
     let full = float(LINK_BPS * seconds / 8 / u64::from(FRAME_BYTES)) * 0.95;
     let recorded = Bound::at_least(float(seconds * VIFS as u64));
     for (part, what, count, bound) in [
@@ -85,11 +86,11 @@ struct Day {
     paths: [PathBuf; 2],
     store: ReportStore,
     records: u64,
-    /// Towards the port, from each vif.
+    /// Frames towards the port, from each vif.
     up: Vec<Vec<u8>>,
-    /// From the port, to each vif.
+    /// Frames from the port, to each vif.
     down: Vec<Vec<u8>>,
-    /// Times that something was asked to change.
+    /// The number of changes requested.
     asked: u64,
     changes: u64,
     refused: u64,
@@ -120,8 +121,8 @@ impl Day {
         Ok(Self { node, recorder, paths, store, records, up, down, asked, changes, refused, left })
     }
 
-    /// A second of traffic: each step every vif and the wire offer some frames; in every tenth
-    /// minute one vif floods.
+    /// Runs a second of traffic. In each step every vif and the wire offer some frames; in every
+    /// tenth minute one vif floods.
     fn second(&mut self, minute: u64) -> Result {
         let flood = (minute % 10 == 9).then_some(FLOODER);
         let end_ns = (self.node.now().as_nanos() / SECOND_NS + 1) * SECOND_NS;
@@ -143,7 +144,7 @@ impl Day {
             }
         }
         if (end_ns / SECOND_NS).is_multiple_of(REOPENED_EVERY_S) {
-            // As after a crash: without a last word.
+            // The report is opened anew as after a crash, without a last record.
             self.recorder = ServiceRecorder::default();
             self.store = open(&self.paths, &self.node.policy())?;
         }
@@ -157,8 +158,8 @@ impl Day {
         counters_of(&self.node.status())
     }
 
-    /// Another limit, guarantee or weight of one vif; every tenth time the last change is taken
-    /// back.
+    /// Sets another limit, guarantee or weight of one vif. Every tenth time the last change is
+    /// taken back.
     fn change(&mut self) -> Result {
         let anybody = ChangeRequest {
             who: "uid 0",
@@ -174,7 +175,8 @@ impl Day {
             self.node.undo(&anybody, None)
         } else {
             let name = format!("t{}", number % VIFS as u64);
-            // Of one length, so that a record's size follows from the number of its entries.
+            // All values have one length, so that a record's size follows from the number of its
+            // entries.
             let (key, value) = match number % 3 {
                 0 => ("send.rate", format!("{}kbit", 400 + number % 100)),
                 1 => ("send.min_rate", format!("{}kbit", 20 + number % 60)),
@@ -197,7 +199,8 @@ fn open(paths: &[PathBuf; 2], policy: &Policy) -> Result<ReportStore> {
     ReportStore::open(paths, &policy.report).map_err(|error| ExperimentError::io(&paths[0], error))
 }
 
-/// Vifs with a guarantee each; every second one can wait, the others' frames are dropped.
+/// Returns a policy of vifs with a guarantee each. Every second one can wait; the others' frames
+/// are dropped.
 fn policy(star: &StarTopology) -> Policy {
     let mut policy = star.policy();
     policy.api.changes = RECORD;
@@ -214,13 +217,13 @@ fn policy(star: &StarTopology) -> Policy {
 
 fn frame(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
     let mut frame = [to, from].concat();
-    // For local experiments (IEEE 802).
+    // The EtherType for local experiments (IEEE 802).
     frame.extend_from_slice(&[0x88, 0xb5]);
     frame.resize(usize::from(FRAME_BYTES), 0);
     frame
 }
 
-/// Gone with the value.
+/// A folder that is removed when the value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -237,7 +240,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays is in the folder for temporary files.
+        // If it stays, it is in the folder for temporary files.
         let _stays = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -251,14 +254,14 @@ const FRAME_BYTES: u16 = 250;
 const START_NS: u64 = 3_600_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 const STEP: Nanos = Nanos::from_millis(100);
-/// Frames a step: from each vif, one to each vif, and from the flooder.
+/// Frames in a step: from each vif, besides one to each vif; and from the flooder.
 const UP: u32 = 5;
 const FLOOD: u32 = 40;
 /// Changes on record.
 const RECORD: u32 = 100;
-/// A second, in the first minute: until their numbers have four digits, as at the end.
+/// Changes in each second of the first minute: until their numbers have four digits, as at the end.
 const CHANGES_FIRST: u64 = 20;
 /// The report is opened anew every three hours and some.
 const REOPENED_EVERY_S: u64 = 10_999;
-/// Some minutes of records: the report begins anew many times.
+/// Some minutes of records, so that the report begins anew many times.
 const REPORT_BYTES: u64 = 1 << 20;

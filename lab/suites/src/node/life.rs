@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The node restarts, starts as the same build at another path, is killed and starts again, under
-//! traffic: the queued path pauses for 100 ms at most, the redirected path for no packet, and every
-//! value is back, the live changes too.
+//! Under traffic, the node restarts, starts as the same build at another path, and is killed and
+//! starts again. The queued path pauses for 100 ms at most, the redirected path loses no packet,
+//! and every value is back, live changes included.
 
 use std::path::Path;
 use std::time::Instant;
@@ -56,9 +56,9 @@ enum LifeEvent {
 
 /// The result of the node's events.
 struct LifeResult {
-    /// Lines of the policy in force that are others than before.
+    /// Lines of the policy in force that differ from those before.
     lines_changed: u64,
-    /// Keys that hold above the file.
+    /// Keys of the live changes on top of the file.
     overlay: usize,
     /// Milliseconds from the end of one process to the answer of the next.
     away_ms: f64,
@@ -83,7 +83,7 @@ impl LifeEvent {
         let ended = Instant::now();
         if self == Self::Crash {
             node.crash()?;
-            // Nobody notices at once.
+            // The node stays dead for a while, as if nobody noticed at once.
             std::thread::sleep(DEAD);
         } else {
             node.leave()?;
@@ -99,7 +99,8 @@ impl LifeEvent {
     }
 }
 
-/// Tenant 0 has limits, which take a queue; tenant 1 has none and a VLAN of its own.
+/// Returns a policy in which tenant 0 has limits, which need a queue, and tenant 1 has none and a
+/// VLAN of its own.
 fn policy(star: &StarTopology) -> Policy {
     let mut policy = star.policy();
     policy.node.redirect = true;
@@ -158,7 +159,7 @@ fn judge(
     Ok(())
 }
 
-/// Judges a flow with a queue: it pauses for a moment.
+/// Judges a flow with a queue, which may pause for a moment.
 fn judge_queued(
     rec: &mut Recording<'_>,
     id: &str,
@@ -182,8 +183,8 @@ fn judge_queued(
     Ok(())
 }
 
-/// The longest time in which nothing arrived, in seconds; a window in which nothing was sent either
-/// does not count. The first and last half second are not looked at.
+/// Returns the longest time in which nothing arrived, in seconds. A window in which nothing was
+/// sent does not count. The first and last half second are left out.
 fn longest_silence(outcome: &TrafficRecord, flow: &TracedFlow) -> f64 {
     let windows = |time: Duration| {
         usize::try_from(weir_experiment::clock::nanos(time) / WINDOW_NS).unwrap_or(usize::MAX)
@@ -208,7 +209,7 @@ const fn flow(name: &'static str, receiver: usize, stream: u16) -> TracedFlow {
     TracedFlow { name, receiver, stream, from: None, to: None }
 }
 
-/// Flows, and whether they have a queue.
+/// The flows, each with true if it has a queue.
 const FLOWS: [(TracedFlow, bool); 4] = [
     (flow("queued-send", 0, 0), true),
     (flow("queued-receive", 1, 2), true),
@@ -219,12 +220,12 @@ const FLOWS: [(TracedFlow, bool); 4] = [
 const INTERRUPTION_S: f64 = 0.1;
 
 const LINK_MBPS: u64 = 100;
-/// Limit in the file; a live change sets another above it.
+/// The limit in the file. A live change sets another on top.
 const FILE_MBPS: u64 = 20;
 const LIVE_MBPS: u64 = 30;
 const VLAN: u16 = 7;
 
-/// 1250 packets a second: 12 in a window.
+/// The load of a flow: 1250 packets a second, 12 in a window.
 const FLOW_BPS: u64 = 5_000_000;
 const SIZE: u16 = 500;
 const WINDOW_NS: u64 = 10_000_000;
@@ -233,5 +234,5 @@ const LEAST: f64 = 4000.0;
 const BEFORE: Duration = Duration::from_secs(2);
 const DEAD: Duration = Duration::from_secs(2);
 const AFTER: Duration = Duration::from_secs(3);
-/// Not looked at, at the beginning and the end.
+/// The time left out at the beginning and at the end.
 const SETTLE: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rates and priorities change a thousand times under a flood, and vifs come and go meanwhile.
-//! Flows below their shares, the changed vif's own among them, lose nothing and stay in order; if
-//! they do, the counters on their way say where.
+//! Flows below their shares, the changed vif's own among them, lose nothing and stay in order. If
+//! they do lose packets, the counters on their way say where.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     };
     let mut rig = Testbed::up(&star)?;
     for guest in &star.tenants[LASTING..] {
-        // A veth takes frames of the generator only with a program or GRO at its peer, and this one
+        // A veth takes frames of the generator only if its peer has a program or GRO, and this peer
         // has no program while its vif is away.
         rig.ask("sw", Command::new("ethtool", ["-K", guest, "gro", "on"]))?;
     }
@@ -48,15 +48,16 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 
 /// The result of the changes.
 struct LiveResult {
-    /// Milliseconds that each took, from the request to the answer.
+    /// The milliseconds of each change, from the request to the answer.
     values_ms: Vec<f64>,
-    /// Times of the changes that added or removed vifs.
+    /// The same for changes that added or removed vifs.
     vifs_ms: Vec<f64>,
-    /// When the last was done, on the monotonic clock.
+    /// The end of the last change, on the monotonic clock.
     end_ns: u64,
 }
 
-/// Tenants 0, 2, 3 and 4 have what their flows need; 1 floods; 5 and 6 come and go.
+/// Returns a policy in which tenants 0, 2, 3 and 4 have what their flows need. Tenant 1 floods; 5
+/// and 6 come and go.
 fn base(star: &StarTopology) -> Policy {
     let mut policy = star.policy();
     policy.ports[0].catch_up = CATCH_UP;
@@ -66,7 +67,7 @@ fn base(star: &StarTopology) -> Policy {
     policy.vifs[2].receive.min_rate = BitRate::from_mbps(8);
     policy.vifs.truncate(LASTING);
     policy.slices.truncate(LASTING);
-    // Within a slice they may meet.
+    // Vifs of one slice may exchange frames.
     policy.vifs[4].slice = policy.vifs[3].slice;
     policy
 }
@@ -94,7 +95,8 @@ fn change(rig: &Testbed, base: &Policy, changes: u32) -> Result<LiveResult> {
     Ok(made)
 }
 
-/// The two guests come, or go. They come in front of the others, so that these are numbered anew.
+/// Adds or removes the two guests. They are added in front of the others, so that these get other
+/// numbers.
 fn toggle(policy: &mut Policy, star: &StarTopology) {
     if policy.vifs.len() > LASTING {
         policy.vifs.drain(..GUESTS.len());
@@ -110,7 +112,7 @@ fn toggle(policy: &mut Policy, star: &StarTopology) {
     }
 }
 
-/// All were made, and while traffic ran.
+/// Judges that all changes were made, and while traffic ran.
 fn judge_changes(
     rec: &mut Recording<'_>,
     outcome: &TrafficRecord,
@@ -145,7 +147,8 @@ fn judge_flow(rec: &mut Recording<'_>, outcome: &TrafficRecord, flow: &TracedFlo
     rec.claim_samples(id("blocked"), what, seconds, Rule::Sum, Bound::equal(0.0))
 }
 
-/// The link was full all the while, and guests that came are served: at the end they are there.
+/// Judges that the link was full all the time, and that guests that came are served: at the end
+/// they are there.
 fn judge_arrivals(rec: &mut Recording<'_>, outcome: &TrafficRecord, changes: u32) -> Result {
     let seconds = usize::try_from((STEP * changes).as_secs()).unwrap_or(1);
     let mut wire = outcome.got_together(0, 0..=GUESTS[1]);
@@ -170,14 +173,15 @@ const FLOWS: [TracedFlow; 3] = [
     TracedFlow { name: "inside", receiver: 2, stream: 3, from: Some("t3"), to: Some("t4") },
 ];
 
-/// Every so many changes, the guests come or go; at the end of a whole run they are there.
+/// The number of changes after which the guests come or go. At the end of a whole run they are
+/// there.
 const VIFS_EVERY: u32 = 40;
-/// Time for changes that are behind because one took longer than a step, and for traffic after the
-/// last.
+/// The time for changes that are delayed because one took longer than a step, and for traffic after
+/// the last one.
 const SETTLE: Duration = Duration::from_secs(8);
 const AFTER_SECONDS: f64 = 1.0;
 
-/// For senders whose packets come in lumps.
+/// For senders whose packets come in bursts.
 const BURST_BYTES: u64 = 256 << 10;
-/// A busy machine keeps the worker from its processor for some milliseconds.
+/// A busy machine may keep the worker from its processor for some milliseconds.
 const CATCH_UP: Nanos = Nanos::from_millis(20);

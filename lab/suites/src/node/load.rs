@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The interface under an open loop of 500 requests a second, every tenth a change, while the link
-//! is full: how long each took from the instant when it was due, and what the link lost by it.
+//! is full: the time of each request from the instant when it was due, and what the link lost
+//! through the requests.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -45,15 +46,15 @@ pub(super) fn flooded(
 /// The result of the requests.
 #[derive(Default)]
 struct LoadRequests {
-    /// Milliseconds of each read, from when it was due.
+    /// Milliseconds of each read, from the instant when it was due.
     reads_ms: Vec<f64>,
-    /// Times of the changes.
+    /// The same for the changes.
     changes_ms: Vec<f64>,
     /// Answers other than 200, and connections that broke.
     failed: u64,
 }
 
-/// Asks by the clock, however long answers take, on as many connections as callers.
+/// Sends requests by the clock, however long answers take, on as many connections as callers.
 fn load(rig: &Testbed, names: &[String], time: Duration) -> Result<LoadRequests> {
     let client = rig.running()?.client();
     allow_many_files();
@@ -75,7 +76,7 @@ fn load(rig: &Testbed, names: &[String], time: Duration) -> Result<LoadRequests>
     Ok(all.into_inner().unwrap_or_default())
 }
 
-/// Every so-manieth request of the common schedule.
+/// Makes every [`CALLERS`]-th request of the common schedule.
 fn one_caller(
     client: &Client,
     names: &[String],
@@ -132,7 +133,7 @@ fn judge_requests(rec: &mut Recording<'_>, asked: LoadRequests, seconds: usize) 
     Ok(())
 }
 
-/// Judges the link in as many seconds with the load as without, before and after.
+/// Judges the link in as many seconds with the load as without it, before and after.
 fn judge_link(rec: &mut Recording<'_>, outcome: &TrafficRecord, seconds: usize) -> Result {
     let wire = outcome.got_together(0, 0..2);
     // A second is left out at either end of each part.
@@ -153,16 +154,17 @@ fn judge_link(rec: &mut Recording<'_>, outcome: &TrafficRecord, seconds: usize) 
 
 const TENANTS: usize = 6;
 const LINK_MBPS: u64 = 200;
-/// Load of each of two flooders: three times the link together.
+/// The load of each of two flooders. Together they send three times the link's rate.
 const FLOOD_MBPS: u64 = 300;
-/// 500 a second.
+/// The time between requests: 500 a second.
 const STEP: Duration = Duration::from_millis(2);
 const CHANGES_EVERY: u32 = 10;
-/// An open loop needs a free one when a request is due, however long others wait: each has one to
-/// make every half second. A multiple of [`CHANGES_EVERY`]: some make all the changes, so that no
-/// read waits for one here. (`/v1/changes` waits for the one under way and is not asked for.)
+/// The number of callers. An open loop needs a free one when a request is due, however long others
+/// wait: each caller has one request every half second. It is a multiple of [`CHANGES_EVERY`], so
+/// that some callers make all the changes, and no read waits for a change here. (`/v1/changes`
+/// waits for the change under way, and is not requested.)
 const CALLERS: u32 = 250;
-/// Before the first request.
+/// The time before the first request.
 const CONNECTING: Duration = Duration::from_millis(500);
 /// Seconds, half before and half after the parts that are compared.
 const EDGES: usize = 4;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Debian package in a root of its own: an overlay over this machine's, whose upper folder has
-//! every file that came, and after the removal every file that stayed.
+//! every file that was installed, and after the removal every file that stayed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ struct PackageFiles {
 }
 
 impl PackageFiles {
-    /// From what [`SCRIPT`] prints.
+    /// Reads the output of [`SCRIPT`].
     fn of(said: &str) -> Self {
         let mut seen = Self::default();
         for line in said.lines() {
@@ -69,7 +69,7 @@ impl PackageFiles {
                 "purged" => &mut seen.purged,
                 _ => continue,
             };
-            // What dpkg itself writes down of any package.
+            // Leaves out the files that dpkg itself writes for any package.
             if !DPKG.iter().any(|prefix| what.starts_with(prefix)) {
                 set.insert(what.to_owned());
             }
@@ -78,7 +78,7 @@ impl PackageFiles {
     }
 }
 
-/// The package of this machine's architecture that was made last, or the one that is named.
+/// Returns the package that `WEIR_DEB` names, or the newest one in [`FOLDER`].
 fn package() -> Option<PathBuf> {
     if let Some(given) = std::env::var_os("WEIR_DEB") {
         return Some(PathBuf::from(given));
@@ -88,8 +88,8 @@ fn package() -> Option<PathBuf> {
     packages.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok())
 }
 
-/// In mount, network and process namespaces of its own: no script of the package reaches a device,
-/// a node or a lab of this machine.
+/// Runs the script in mount, network and process namespaces of its own: no script of the package
+/// reaches a device, a node or a lab of this machine.
 fn in_a_root_of_its_own(package: &Path, folder: &Path) -> Result<String> {
     let package = package.canonicalize().map_err(|error| ExperimentError::io(package, error))?;
     let mut command = Command::new("unshare");
@@ -103,8 +103,9 @@ fn in_a_root_of_its_own(package: &Path, folder: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// `$1` is an empty folder, `$2` the package. Folders count as files; those that were there before
-/// do not. A node's files are put where a node puts them, so that their removal is seen.
+/// Installs and removes a package. `$1` is an empty folder, `$2` the package. Folders count as
+/// files, but those that existed before do not. The script puts a node's files in their places, so
+/// that their removal is seen.
 const SCRIPT: &str = r#"
 mount -t tmpfs none "$1"
 cd "$1"
@@ -165,14 +166,14 @@ const CONFIGURATION: [&str; 6] = [
     "/var/lib/weir/broker.sqlite",
 ];
 
-/// Folders of these files.
+/// The folders of these files.
 const FOLDERS: [&str; 2] = ["/etc/weir/", "/var/lib/weir/"];
 
-/// The package manager's own books, and those of the tools that it calls.
+/// The files of the package manager, and of the tools that it calls.
 const DPKG: [&str; 5] =
     ["/var/lib/dpkg", "/var/log", "/var/cache/man", "/var/lib/systemd", "/var/cache/debconf"];
 
-/// Files that are named where they should not be.
+/// The most misplaced files that are named.
 const NAMED_MAX: usize = 20;
 
 #[cfg(test)]

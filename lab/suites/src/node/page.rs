@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The page in a browser, on a node under load: it shows what flows, a limit that is set in it is
-//! followed by the wire, it says when the node has gone and goes on when it is back; in two widths
-//! and two colours, with what axe-core finds in each.
+//! The page in a browser, on a node under load. It shows what flows; the wire follows a limit that
+//! is set in the page; the page says when the node has gone, and goes on when the node is back. All
+//! of this is done in two widths and two colours, with axe-core's findings in each.
 //!
-//! The browser is driven by `web/e2e/page.mjs`, which says what it sees and asks for what has to
+//! The browser is driven by `web/e2e/page.mjs`, which reports what it sees and requests what has to
 //! happen to the node.
 
 use std::io::{BufRead, BufReader, Write};
@@ -60,7 +60,7 @@ impl BrowserReport {
         of_name(&self.samples, name)
     }
 
-    /// The pictures that the browser says it took.
+    /// Returns the pictures that the browser took.
     fn pictures(&self) -> impl Iterator<Item = &str> {
         self.samples.iter().filter_map(|(name, _)| name.strip_prefix("picture/"))
     }
@@ -77,12 +77,12 @@ struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // One that has ended already is all the better.
+        // The child may have ended already.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
-/// Every tenant with a guarantee of its own; together these are less than the link.
+/// Returns a policy with a guarantee for every tenant; together these are less than the link.
 fn policy(star: &StarTopology) -> Policy {
     let mut policy = star.policy();
     for (vif, mbps) in policy.vifs.iter_mut().zip([30, 50, 5]) {
@@ -93,7 +93,8 @@ fn policy(star: &StarTopology) -> Policy {
     policy
 }
 
-/// Gold sends its guarantee and some more, silver and bronze all that they can.
+/// Returns the streams: gold sends its guarantee and some more, silver and bronze all that they
+/// can.
 fn streams(star: &StarTopology) -> Vec<weir_traffic::XdpStream> {
     let rate = |mbps: u64| Some(Rate::Bps(mbps * 1_000_000));
     vec![
@@ -206,7 +207,7 @@ fn judge_page(rec: &mut Recording<'_>, seen: &BrowserReport) -> Result {
     rec.count("told", "pictures taken", seen.pictures().count() as u64, all)?;
     let there = seen.pictures().filter(is_there).count() as u64;
     rec.count("pictures", "pictures that are there", there, all)?;
-    // For the record: what the browser itself logs of refusals and of a node that is away.
+    // Kept without a claim: what the browser itself logs of refusals and of a node that is away.
     rec.keep("network", Series::unordered("1", vec![seen.sample("network")?]))
 }
 
@@ -218,7 +219,7 @@ fn judge_wire(rec: &mut Recording<'_>, outcome: &TrafficRecord, seen: &BrowserRe
         Ok(usize::try_from(at).unwrap_or(usize::MAX))
     };
     let (limited, measured, undone) = (second("limited")?, second("measured")?, second("undone")?);
-    // The second of the change is left out, and the one after it, in which its queue drains.
+    // Leave out the second of the change and the next one, in which the queue drains.
     let with = bits.get(limited + 2..measured).unwrap_or_default();
     let after = bits.get(undone + 1..undone + 4).unwrap_or_default();
     let shown = [seen.sample("shown")? * 1e6];
@@ -238,19 +239,19 @@ fn judge_wire(rec: &mut Recording<'_>, outcome: &TrafficRecord, seen: &BrowserRe
 const SCRIPT: &str = "web/e2e/page.mjs";
 /// The folder of the pictures.
 const PICTURES: &str = "out/page";
-/// Six states in four views, and the limit at work.
+/// The number of pictures: six states in four views, and the limit at work.
 const PICTURES_TAKEN: f64 = 25.0;
-/// A picture of nothing is smaller.
+/// The least size of a picture; an empty one is smaller.
 const PICTURE_BYTES: u64 = 5_000;
 
 const LINK_MBPS: u64 = 100;
 const BRONZE: usize = 2;
 const BRONZE_STREAM: u16 = 2;
-/// Limit that the page sets for bronze; without it bronze has the rest of gold and silver, twice as
-/// much.
+/// The limit that the page sets for bronze. Without it bronze gets the rest that gold and silver
+/// leave, twice as much.
 const LIMIT_MBPS: u64 = 8;
 const WIRE_ERROR: f64 = 0.02;
-/// The page tries again every five seconds at the latest.
+/// The longest time until the page is back: it tries again every five seconds at the latest.
 const BACK_S: f64 = 7.0;
 /// Length of the run: that of the browser's visit, with time to spare on a busy machine.
 const SECONDS: usize = 160;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The service report against sinks that share nothing with the node: what it says each tenant got
-//! is what arrived, over a full link, and over a restart of the node in the middle of it.
+//! The service report against sinks that share nothing with the node: what each tenant got by the
+//! report is what arrived, over a full link, and over a restart of the node in between.
 
 use weir_api_types::report::{ReportLine, ReportView, ServiceView};
 use weir_experiment::prelude::*;
@@ -39,13 +39,13 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     rig.down()
 }
 
-/// The report over all that is kept, once the last second is on record.
+/// Waits until the last second is on record, and requests the report over all that is kept.
 fn ask(rig: &Testbed) -> Result<ReportView> {
     std::thread::sleep(Duration::from_millis(2_200));
     Ok(rig.running()?.client().get("/v1/report?since_s=86400")?)
 }
 
-/// Compares one tenant's traffic in one direction by the report with that by a sink.
+/// Compares one tenant's traffic in one direction by the report with the sink's count.
 fn judge(
     rec: &mut Recording<'_>,
     phase: &str,
@@ -54,7 +54,7 @@ fn judge(
     [before, after]: [&ReportView; 2],
 ) -> Result {
     let id = |part: &str| format!("report/{phase}/{}/{part}", flow.name);
-    // The difference of a counter, of the vif or of its slice.
+    // Returns the increase of a counter, of the vif or of its slice.
     let counted = |of_slice: bool, counter: fn(&ServiceView) -> u64| {
         let of = |report| flow.line(report, of_slice).map_or(0, |line| counter(flow.side(line)));
         of(after).saturating_sub(of(before))
@@ -95,7 +95,8 @@ fn judge(
     rec.claim(id("slice/same"), what, Rule::Difference, none, &["slice", "vif"].map(id))
 }
 
-/// Tenant 0 has a guarantee both ways and keeps to it; the others want twice the link.
+/// Returns a policy in which tenant 0 has a guarantee both ways and keeps to it. The others ask for
+/// twice the link.
 fn policy(star: &StarTopology) -> Policy {
     let mut policy = star.policy();
     policy.ports[0].kind = Kind::Xdp;
@@ -152,8 +153,8 @@ const LINK_MBPS: u64 = 100;
 const GUARANTEE_MBPS: u64 = 30;
 const SIZE: u16 = 1000;
 
-/// Greatest error, as a share of the traffic that arrived.
+/// The greatest error, as a part of the traffic that arrived.
 const ERROR: f64 = 0.005;
 
-/// A second of the slowest flow, and more.
+/// The least traffic of a flow: more than a second of the slowest.
 const LEAST_BYTES: f64 = 5e6;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Refused requests: without a token, with a wrong one, or with a tenant's token for another's
-//! objects or beyond its grant. Each is logged, and guesses are slowed down. Nothing has changed
-//! after all of it.
+//! objects or beyond its grant. Each is logged, and guesses are slowed down. None of them changes
+//! anything.
 
 use serde_json::Value;
 use weir_client::{Method, OpenConnection};
@@ -26,7 +26,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     outcome
 }
 
-/// Asks what is not to be had, then what is.
+/// Makes the requests that must be refused, then those that are allowed.
 fn attack(
     rec: &mut Recording<'_>,
     rig: &Testbed,
@@ -36,7 +36,7 @@ fn attack(
     let node = rig.running()?;
     let root = node.client();
     let before = node.document()?;
-    // As many as are looked at in a minute, and then those that are not.
+    // As many wrong tokens as are checked in a minute, and then some that are not.
     let mut empty = root.clone().with_token("").connect()?;
     let nothing = statuses(&mut empty, &unknown(own))?;
     let mut guesser = root.clone().with_token("not-a-token").connect()?;
@@ -52,7 +52,7 @@ fn attack(
         ("guesses", guessed, &[401, 429]),
         ("empty-token", &nothing, &[401]),
         ("another's", &foreign, &[404]),
-        // What the policy itself does not allow is refused as unsound.
+        // A change that violates the policy itself is refused as unsound.
         ("beyond", &beyond, &[403, 422]),
     ];
     for (what, seen, wanted) in kinds {
@@ -67,7 +67,7 @@ fn attack(
     allowed(rec, &mut tenant, own)?;
     std::thread::sleep(std::time::Duration::from_millis(200));
     let logged = node.said().lines().filter(|line| line.contains("refused: token shop: ")).count();
-    // So many a minute are told, no more.
+    // A limited number of refusals a minute is logged.
     let told = foreign.iter().chain(&beyond).filter(|status| [403, 404].contains(*status)).count();
     let told = Bound::equal(float(told.min(TOLD_MAX) as u64));
     rec.count("logged", "refusals of its own in the node's log", logged as u64, told)
@@ -131,7 +131,7 @@ fn beyond(own: &str, other: &str) -> Vec<Ask> {
         all.push((Method::POST, path.to_owned(), ""));
     }
     all.push((Method::GET, "/v1/document".to_owned(), ""));
-    // To bring or take a vif is the operator's, even the tenant's own.
+    // Adding or removing a vif is for the operator, even for the tenant's own.
     all.push((Method::POST, "/v1/vifs".to_owned(), NEW_VIF));
     for vif in [own, other] {
         all.push((Method::DELETE, format!("/v1/vifs/{vif}"), ""));
@@ -150,9 +150,9 @@ fn broken(error: std::io::Error) -> ExperimentError {
     ExperimentError::io("the node's socket", error)
 }
 
-/// In the tenant's own slice.
+/// A vif in the tenant's own slice.
 const NEW_VIF: &str = "{\"name\":\"more\",\"slice\":\"t0\"}";
 /// The default of the policy's `wrong_tokens_per_minute`.
 const TOLD_MAX: usize = 10;
-/// Far more than are looked at in a minute.
+/// Far more tokens than are checked in a minute.
 const GUESSES: usize = 200;

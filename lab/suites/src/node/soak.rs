@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A real node under full load for ten minutes, its interface in use all the while: readers,
-//! listeners to events, ten changes a second.
+//! A real node under full load for ten minutes, while its interface is in use: readers, listeners
+//! to events, and ten changes a second.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +39,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 /// Lengths in seconds.
 struct SoakSeconds {
     all: usize,
-    /// Length of the first part, with whose memory and files the rest is compared.
+    /// The length of the first part. The rest is compared with its memory and files.
     first: usize,
 }
 
@@ -50,15 +50,15 @@ struct SoakRequests {
     events: AtomicU64,
     changes: AtomicU64,
     failed: AtomicU64,
-    /// Most bytes of files since they were last looked at: a record is longest just before it is
-    /// written anew.
+    /// The most bytes of files since the last look: a record is longest just before it is written
+    /// anew.
     disk_most: AtomicU64,
 }
 
 /// The time for which the node is used.
 struct SoakPeriod {
     end: Instant,
-    /// The watch has ended before, since a signal came or the node has gone.
+    /// True if the watch ended early, since a signal came or the node is gone.
     ended: AtomicBool,
 }
 
@@ -124,7 +124,8 @@ fn watch(
     Ok(watch)
 }
 
-/// A stream that ends early is a failure, and the last: the node is not to go meanwhile.
+/// Listens to events. A stream that ends early is one failure and ends the loop, since the node
+/// must not go meanwhile.
 fn listen(client: &Client, time: &SoakPeriod, asked: &SoakRequests) {
     let failed = || asked.failed.fetch_add(1, Ordering::Relaxed);
     let Ok(mut events) = client.events("/v1/events?interval_ms=100") else {
@@ -140,7 +141,7 @@ fn listen(client: &Client, time: &SoakPeriod, asked: &SoakRequests) {
     }
 }
 
-/// On a connection of its own each, as programs that ask now and then do.
+/// Reads on a connection of its own each time, as programs that ask now and then do.
 fn read(client: &Client, number: u32, time: &SoakPeriod, asked: &SoakRequests) {
     let paths = ["/v1/status", "/v1/policy", "/metrics", "/v1/changes", "/v1/overlay"];
     for path in paths.iter().cycle().skip(number as usize) {
@@ -153,7 +154,8 @@ fn read(client: &Client, number: u32, time: &SoakPeriod, asked: &SoakRequests) {
     }
 }
 
-/// Limits of all but those that flood, of one length each; every tenth is taken back.
+/// Changes limits of all vifs but those that flood, all texts of one length; every tenth change is
+/// taken back.
 fn change(
     client: &Client,
     names: &[String],
@@ -177,7 +179,7 @@ fn change(
         let counter = if done.is_ok() { &asked.changes } else { &asked.failed };
         counter.fetch_add(1, Ordering::Relaxed);
         asked.disk_most.fetch_max(disk().others, Ordering::Relaxed);
-        // First as many as fill the record, since one that is not full grows.
+        // The first changes fill the record without a pause, since a record that is not full grows.
         if number > FILL {
             std::thread::sleep(CHANGE_PAUSE);
         }
@@ -209,16 +211,16 @@ fn judge_use(
 
 const VIFS: usize = 6;
 const LINK_MBPS: u64 = 50;
-/// Load of each of two flooders: three times the link together.
+/// The load of each of two flooders. Together they send three times the link's rate.
 const FLOOD_MBPS: u64 = 75;
 const LISTENERS: u32 = 2;
 const READERS: u32 = 4;
 const READ_PAUSE: Duration = Duration::from_millis(100);
 const CHANGE_PAUSE: Duration = Duration::from_millis(70);
-/// Changes on record: soon it is full, and then written anew again and again.
+/// Changes on record. It is soon full, and then written anew again and again.
 const RECORD: u32 = 200;
-/// Changes that fill it, up to where it is written anew, and until their numbers have four digits,
-/// as at the end.
+/// The changes that fill the record, up to where it is written anew, and until their numbers have
+/// four digits, as at the end.
 const FILL: u64 = 1000;
 /// Seconds that traffic goes on after the last sample.
 const EDGES: usize = 3;
@@ -236,7 +238,7 @@ mod tests {
         }
     }
 
-    /// A node that says one thing and goes: that is one failure, not one for each turn of a loop.
+    /// A node that says one thing and goes causes one failure, not one for each turn of a loop.
     #[test]
     fn a_listener_ends_with_its_node() {
         let path = std::env::temp_dir().join(format!("weir-t-soak-{}", std::process::id()));

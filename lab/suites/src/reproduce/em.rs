@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page of the Execution Management text: its figures and tables ([`super::em_figures`]), then
-//! the comparison that gives the text its title, of the same set-ups by the broker, by a controller
-//! of flows and as MPLS label paths ([`crate::em::comparison`]). The page follows from result files
-//! alone. The text took the figures of the others from papers.
+//! the comparison that gives the text its title ([`crate::em::comparison`]). It compares the same
+//! set-ups by the broker, by a controller of flows and as MPLS label paths. The page follows from
+//! result files alone. The text took the other systems' figures from papers.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use super::generated::{PageFiles, command_and_day, machine, no_results};
 pub use crate::em::comparison::show as run;
 
 /// Writes the page below `root`, the project's folder: from figures and tables, and from results of
-/// the comparison, on this machine and in a guest with a full kernel, which has MPLS; any may be
-/// missing.
+/// the comparison on this machine and in a guest with a full kernel, which has MPLS. Any of these
+/// may be missing.
 pub fn write(
     root: &Path,
     figures: &[(EmFigure, ResultFile)],
@@ -108,14 +108,14 @@ impl ContenderFigures<'_> {
         self.samples(part)?.first().copied()
     }
 
-    /// Median and 95th percentile in milliseconds, and of how many.
+    /// Returns the median and the 95th percentile in milliseconds, and the number of samples.
     fn times(&self, part: &str) -> Option<String> {
         let samples = self.samples(part)?;
         let at = |percent| Rule::Percentile { percent }.apply(&[samples]).unwrap_or(f64::NAN) * 1e3;
         Some(format!("{:.1} · {:.1} of {}", at(50.0), at(95.0), samples.len()))
     }
 
-    /// Packets lost and reordered of those sent, in so many changes.
+    /// Returns the numbers of packets lost, reordered and sent, and the number of changes.
     fn lost(&self, order: &str) -> Option<String> {
         let count = |part: &str| self.count(&format!("{order}/{part}"));
         let (lost, reordered, sent) = (count("lost")?, count("reordered")?, count("sent")?);
@@ -123,7 +123,7 @@ impl ContenderFigures<'_> {
         Some(format!("{lost:.0} · {reordered:.0} of {sent:.0}, {changes} changes"))
     }
 
-    /// The greatest part that was lost beside a flood.
+    /// Returns the greatest part of the packets that was lost beside a flood.
     fn beside_flood(&self, part: &str) -> Option<String> {
         let samples = self.samples(&format!("{part}/lost"))?;
         let most = samples.iter().copied().fold(0.0, f64::max);
@@ -132,7 +132,7 @@ impl ContenderFigures<'_> {
     }
 }
 
-/// The part of two applications' packets that took the path of each.
+/// Returns the least part of two applications' packets that took the application's own path.
 fn apart(of: &ContenderFigures<'_>) -> Option<String> {
     let samples = of.samples("applications/own-path")?;
     let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
@@ -140,7 +140,7 @@ fn apart(of: &ContenderFigures<'_>) -> Option<String> {
     Some(format!("{word} ({:.0} %)", 100.0 * least))
 }
 
-/// The packets of IPv6 that arrived.
+/// Returns the number of IPv6 packets that arrived.
 fn ipv6(of: &ContenderFigures<'_>) -> Option<String> {
     let count = |part: &str| of.count(&format!("applications/{part}"));
     let (sent, lost) =
@@ -149,7 +149,7 @@ fn ipv6(of: &ContenderFigures<'_>) -> Option<String> {
     Some(format!("{word} ({:.0} of {sent:.0})", sent - lost))
 }
 
-/// Returns what was measured of the controller itself.
+/// Returns the table row of the controller's own measurements.
 fn controller(result: &ResultFile) -> Option<String> {
     let of = ContenderFigures { result, key: "openflow", name: "" };
     let (first, arrived) = (of.times("unasked/first")?, of.count("unasked/at-once/arrived")?);
@@ -181,7 +181,7 @@ const ROWS: [Row; 9] = [
 const CONTENDERS: [(&str, &str); 3] =
     [("own", "Weir's broker"), ("openflow", "OpenFlow controller"), ("mpls", "MPLS labels")];
 
-/// The bound of the claim about Weir.
+/// The least part of an application's packets on its own path, as in the claim about Weir.
 const APART_LEAST: f64 = 0.99;
 
 const HEAD: &str = "\

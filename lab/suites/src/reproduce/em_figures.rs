@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Figs 2 to 4 and Tables 1 to 3 of the Execution Management text, made again: how long requests
-//! take, and what packets pass without routers in between, by virtual ones, and by a tunnel.
+//! Figs 2 to 4 and Tables 1 to 3 of the Execution Management text, reproduced: the time that
+//! requests take, and the packets that pass without routers in between, through virtual routers,
+//! and through a tunnel.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use crate::em::tables::{self, PacketPath};
 /// A figure or table of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct EmFigure {
-    /// The name of it on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// The content, in a few words.
     pub title: &'static str,
-    /// The time that it takes, about.
+    /// The approximate time that it takes.
     pub length: Duration,
     shown: Shown,
 }
@@ -32,7 +33,7 @@ enum Shown {
 }
 
 impl EmFigure {
-    /// All of them, in the order of the text.
+    /// All figures and tables, in the order of the text.
     pub const ALL: [Self; 6] = [
         Self::requests("fig2", "creation", TimedKind::Creation),
         Self::requests("fig3", "modification", TimedKind::Modification),
@@ -50,7 +51,7 @@ impl EmFigure {
         Self { name, title, length: Duration::from_secs(300), shown: Shown::Path(path) }
     }
 
-    /// Measures it.
+    /// Measures the figure.
     ///
     /// # Errors
     /// The lab cannot be built, or a program of it fails.
@@ -61,7 +62,7 @@ impl EmFigure {
         }
     }
 
-    /// Returns the rows of its table, each ended.
+    /// Returns the rows of its table, each with a line end.
     pub fn rows(&self, result: &ResultFile) -> String {
         match self.shown {
             Shown::Requests(kind) => request_rows(self.name, kind.name(), result),
@@ -96,7 +97,7 @@ pub(super) fn section(made: &[(EmFigure, ResultFile)]) -> String {
     text
 }
 
-/// Times of a kind of requests, alone, ten and a hundred at once.
+/// Returns the times of a kind of requests: alone, ten and a hundred at once.
 fn request_rows(name: &str, kind: &str, result: &ResultFile) -> String {
     let mut text = String::new();
     for at_once in setup::AT_ONCE {
@@ -115,7 +116,7 @@ fn request_rows(name: &str, kind: &str, result: &ResultFile) -> String {
     text
 }
 
-/// Throughput and times on the way of a path, beside the text's.
+/// Returns the throughput and transit times of a path, beside the text's.
 fn path_rows(name: &str, path: PacketPath, result: &ResultFile) -> String {
     let mut text = String::new();
     for packet in [tables::LARGEST, tables::SMALL] {
@@ -145,8 +146,8 @@ fn path_rows(name: &str, path: PacketPath, result: &ResultFile) -> String {
     text
 }
 
-/// The text's throughput and latency in the same direction; its large packets are of 1500 bytes
-/// without a tunnel.
+/// Returns the text's throughput and latency in the same direction. Its large packets have 1500
+/// bytes without a tunnel.
 fn of_text(path: PacketPath, packet: u16) -> &'static str {
     match (path, packet == tables::SMALL) {
         (PacketPath::Native, false) => "980 Mbit/s, 109 µs · 6.5 ms · 11.5 ms",

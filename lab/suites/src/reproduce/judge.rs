@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The claims about a figure: one list for everything that may stand in the middle. After, they
-//! must hold; before, the one that a defect names tells how much of it is there.
+//! The claims about a figure: one list for every forwarder. Weir must keep them; in the run before,
+//! the claim that a defect names tells the extent of the defect.
 
 use weir_experiment::prelude::*;
 use weir_result::{Case, Comparison, Origin, ResultError, ResultFile};
@@ -10,7 +10,7 @@ use super::runner::RunPlace;
 use super::runs::PanelRuns;
 use super::scenario::{Defect, FigurePanel, Measure, Scenario, Variant};
 
-/// A claim, and what it is about: the word by which a defect names it.
+/// A claim, and the word by which a defect names it.
 #[derive(Clone, Debug)]
 pub struct NamedClaim {
     /// The word.
@@ -24,16 +24,17 @@ pub struct NamedClaim {
 pub struct DefectFinding {
     /// The worst value that was seen.
     pub worst: f64,
-    /// The worst of each repetition, least and greatest; none where there was one repetition, or
-    /// the value is of all of them together.
+    /// The least and the greatest of the repetitions' worst values; `None` if there was one
+    /// repetition, or the value is of all of them together.
     pub range: Option<(f64, f64)>,
-    /// The tenant that got more than the one whom the defect favours.
+    /// The tenant that got more than the one that the defect favours.
     pub favoured: Option<String>,
-    /// True if it is bad enough to be the defect.
+    /// True if the value is bad enough to be the defect.
     pub shown: bool,
 }
 
-/// Derives what follows from a scenario's runs and claims it of Weir, where the scenario says so.
+/// Derives series from a scenario's runs, and judges the claims about Weir where the scenario makes
+/// them.
 pub fn judge(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Result {
     for runs in at.runs(scenario) {
         derive(rec, runs)?;
@@ -45,7 +46,7 @@ pub fn judge(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> 
     Ok(())
 }
 
-/// All claims about the runs of a panel.
+/// Returns all claims about the runs of a panel.
 pub fn claims(result: &ResultFile, runs: PanelRuns<'_>) -> Vec<NamedClaim> {
     let claims = match runs.scenario.measure {
         Measure::Rates => rates(result, runs),
@@ -56,7 +57,7 @@ pub fn claims(result: &ResultFile, runs: PanelRuns<'_>) -> Vec<NamedClaim> {
     claims.into_iter().map(|(word, claim)| NamedClaim { word, claim }).collect()
 }
 
-/// The worst case of the claims of one word, by the side on which their bound is.
+/// Returns the worst case of the claims of one word, by the side on which their bound is.
 pub fn worst(result: &ResultFile, claims: &[NamedClaim], word: &str) -> Option<Case> {
     let cases = claims.iter().filter(|named| named.word == word);
     let cases = cases.filter_map(|named| verdict(result, &named.claim).ok());
@@ -69,7 +70,8 @@ pub fn worst(result: &ResultFile, claims: &[NamedClaim], word: &str) -> Option<C
     })
 }
 
-/// Looks for a defect of the text in the bridge's runs of a panel; `None` if no result says so.
+/// Looks for a defect of the text in the bridge's runs of a panel; `None` if the result does not
+/// tell.
 pub fn finding(
     result: &ResultFile,
     scenario: &Scenario,
@@ -90,7 +92,7 @@ pub fn finding(
     Some(DefectFinding { worst, range, favoured, shown })
 }
 
-/// The tenant with the greatest mean throughput over all repetitions.
+/// Returns the tenant with the greatest mean throughput over all repetitions.
 fn most_served(result: &ResultFile, runs: PanelRuns<'_>) -> Option<String> {
     let means = runs.panel.all().into_iter().filter_map(|tenant| {
         let overall = runs.overall(result, &tenant)?;
@@ -99,7 +101,7 @@ fn most_served(result: &ResultFile, runs: PanelRuns<'_>) -> Option<String> {
     means.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, name)| name)
 }
 
-/// The least and the greatest value of a defect over the repetitions.
+/// Returns the least and the greatest value of a defect over the repetitions.
 fn range(
     result: &ResultFile,
     scenario: &Scenario,
@@ -110,7 +112,7 @@ fn range(
         return None;
     }
     let named = claims.iter().filter(|one| one.word == defect.claim).map(|one| &one.claim);
-    // Either a claim for each repetition, or one about a series that has a sample for each.
+    // There is either a claim for each repetition, or one about a series with a sample for each.
     let values: Vec<f64> = match named.collect::<Vec<_>>().as_slice() {
         [one] => result.series().get(one.series.first()?)?.samples.clone(),
         several => {
@@ -121,7 +123,7 @@ fn range(
     Some((least, values.iter().copied().reduce(f64::max)?))
 }
 
-/// The case of a claim without keeping it.
+/// Returns the case of a claim without keeping it.
 fn verdict(result: &ResultFile, claim: &Claim) -> std::result::Result<Case, ResultError> {
     let mut scratch = ResultFile::new(Origin::default());
     for name in &claim.series {
@@ -137,12 +139,12 @@ fn verdict(result: &ResultFile, claim: &Claim) -> std::result::Result<Case, Resu
 /// Claims, each with its word.
 type Words = Vec<(&'static str, Claim)>;
 
-/// Each second, the mean over repetitions is near the rate, and its interval is narrow.
+/// Claims that in each second the mean over repetitions is near the rate, and its interval narrow.
 fn rates(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
     let mut words = Vec::new();
     for tenant in runs.panel.all() {
         let packet = runs.scenario.packet_bps(&tenant) / tenant.rate_bps();
-        // One repetition of a few that is a packet off makes an interval of more than a packet.
+        // If one of a few repetitions is a packet off, the interval is wider than a packet.
         let (slack, wide) = (RATE_ERROR.max(packet), RATE_ERROR.max(2.0 * packet));
         let who = &tenant.name;
         let claim = |what: &str, rule, bound, series: &str| {
@@ -161,12 +163,12 @@ fn rates(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
     words
 }
 
-/// In each second of each repetition all got the same, and the link was full.
+/// Claims that in each second of each repetition all got the same, and that the link was full.
 fn balance(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
     let tenants = runs.panel.all();
     let Some(first) = tenants.first() else { return Vec::new() };
     let link = float(runs.scenario.link.as_bps());
-    // Packets of each in a sample; one more or less is not a matter of fairness.
+    // The packets of each tenant in a sample. One more or less is not a matter of fairness.
     let packets = link / float(tenants.len() as u64) / runs.scenario.packet_bps(first);
     let balanced = BALANCE.min((packets - 1.0) / (packets + 1.0)).max(0.0);
     let mut words = Vec::new();
@@ -187,7 +189,7 @@ fn balance(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
     words
 }
 
-/// While the disk worked, the others kept what they had before.
+/// Claims that the other tenants kept their throughput while the disk worked.
 fn disturbance(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
     let Some(disk) = &runs.scenario.disk else { return Vec::new() };
     let mut words = Vec::new();
@@ -200,7 +202,7 @@ fn disturbance(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
                 Claim::new(id(what), text, rule, bound).of(&["disturbed", "undisturbed"].map(id))
             };
             if *who == disk.tenant {
-                // It may lose what its machine takes from it; that is shown, not bounded.
+                // The tenant may lose what its machine takes from it; that is shown, not bounded.
                 let any = Bound::at_least(0.0);
                 words.push(("own", claim("kept in all", Rule::RatioOfSums, any)));
                 continue;
@@ -218,7 +220,7 @@ fn disturbance(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
     words
 }
 
-/// After each change the link was shared by weight; nothing was lost or overtaken.
+/// Claims that the link was shared by weight after each change, and nothing was lost or overtaken.
 fn weights(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
     let mut words = Vec::new();
     for tenant in runs.panel.all() {
@@ -245,14 +247,14 @@ fn weights(result: &ResultFile, runs: PanelRuns<'_>) -> Words {
 /// Allowed distance of a tenant from its rate, and half the width of the interval, as parts of it.
 const RATE_ERROR: f64 = 0.002;
 
-/// Least by greatest.
+/// The least balance: the least tenant by the greatest.
 const BALANCE: f64 = 0.99;
 
-/// Least part of the link's rate.
+/// The least utilization, as a part of the link's rate.
 const UTILIZATION: f64 = 0.98;
 
 /// Allowed distance of a tenant from its undisturbed throughput, as a part of it.
 const DISTURBANCE: f64 = 0.02;
 
-/// Less is no disk work.
+/// The least disk work in bytes. Less counts as none.
 const DISK_BYTES: f64 = 1e6;

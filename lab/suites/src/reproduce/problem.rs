@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads a scenario and refuses what is wrong with it before anything is made of it: each number is
-//! within its bounds before it is multiplied, each name before a device, a namespace or a file is
-//! called so.
+//! Reads a scenario and refuses errors before anything is made of it: each number is within its
+//! bounds before it is multiplied, and each name is checked before a device, a namespace or a file
+//! gets it.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ impl Scenario {
         scenario.checked(name)
     }
 
-    /// Returns it, if nothing in it is out of bounds.
+    /// Returns the scenario, if nothing in it is out of bounds.
     pub fn checked(self, name: &str) -> Result<Self> {
         problem(&self).map_or(Ok(self), |what| Err(wrong(name, what)))
     }
@@ -29,7 +29,7 @@ fn wrong(name: &str, what: impl Display) -> ExperimentError {
     ExperimentError::Scenario { name: name.to_owned(), what: what.to_string() }
 }
 
-/// The first thing that is wrong: what it is, its value, what it may be.
+/// Returns the first error: the key, its value, and the permitted values.
 fn problem(scenario: &Scenario) -> Option<String> {
     lengths(scenario)
         .or_else(|| rates(scenario))
@@ -68,7 +68,7 @@ fn panel_of(scenario: &Scenario, panel: &FigurePanel) -> Option<String> {
         .map(within)
 }
 
-/// One entry of a panel, which may stand for many.
+/// Checks one entry of a panel, which may stand for many.
 fn tenant_of(scenario: &Scenario, tenant: &FigureTenant) -> Option<String> {
     let FigureTenant { name: who, rate, credit, offers, frame_min, frame_max, .. } = tenant;
     let within = |what: String| format!("tenant {who:?}: {what}");
@@ -94,7 +94,7 @@ fn tenant_of(scenario: &Scenario, tenant: &FigureTenant) -> Option<String> {
         .map(within)
 }
 
-/// All tenants of a panel, whose own numbers are known to be small.
+/// Checks all tenants of a panel together. Their own numbers are known to be small.
 fn together(scenario: &Scenario, panel: &FigurePanel) -> Option<String> {
     let count: u64 = panel.tenants.iter().map(|tenant| u64::from(tenant.count)).sum();
     let connections =
@@ -138,7 +138,7 @@ fn disk(scenario: &Scenario) -> Option<String> {
         let lacks = scenario.measure == Measure::Disturbance;
         return lacks.then(|| "disk: there is none, and measure is \"disturbance\"".to_owned());
     };
-    // A sample before that is judged, and one in the middle.
+    // There must be one judged sample before the disk work, and one in its middle.
     let sample = scenario.interval();
     let settled = sample * u32::try_from(scenario.settle()).unwrap_or(u32::MAX);
     outside_by("disk: from", disk.from, settled + sample..=scenario.duration)
@@ -176,7 +176,7 @@ fn missing_panel(scenario: &Scenario, key: &str, name: &str) -> Option<String> {
     missing.then(|| format!("{key}: panel is {name:?}; one of {}", names()))
 }
 
-/// A name of devices, namespaces, series and files.
+/// Checks a name of devices, namespaces, series and files.
 fn name(what: &str, name: &str, most: usize) -> Option<String> {
     let taken = || {
         let taken = TAKEN.contains(&name);
@@ -185,12 +185,12 @@ fn name(what: &str, name: &str, most: usize) -> Option<String> {
     odd_name(what, name, most, "-_").or_else(taken)
 }
 
-/// Shorter runs have no sample after settling; receivers count ten minutes.
+/// Shorter runs have no sample after settling; receivers count for ten minutes at most.
 const LENGTH: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(590);
 
 const REPETITIONS: RangeInclusive<u32> = 1..=100;
 
-/// A frame at least; the kernel's token bucket counts in 32 bits.
+/// At least a frame. The kernel's token bucket counts in 32 bits.
 const CREDIT: RangeInclusive<ByteCount> = ByteCount::new(1_514)..=ByteCount::new(1 << 30);
 
 const PANELS_MAX: usize = 16;
@@ -200,17 +200,17 @@ const DEFECTS_MAX: usize = 16;
 /// `IFNAMSIZ` less the final zero.
 const DEVICE_NAME_MAX: usize = 15;
 
-/// The star's own nodes and devices, and what every namespace has.
+/// Names of the star's own nodes and devices, and of devices in every namespace.
 const TAKEN: [&str; 8] = ["sw", "wire", "up0", "br0", "lo", "eth0", "all", "default"];
 
-/// sched(7).
+/// The nice values of sched(7).
 const NICE: RangeInclusive<i32> = -20..=19;
 
 /// Priorities are 10 000 times the root of a ratio, and at most a million.
 const RATIO_MAX: u32 = 10_000;
 
-/// Twice as long as a change is held against nobody.
+/// Twice the time after a change that is not judged.
 const EVERY_MIN: Duration = Duration::from_millis(200);
 
-/// Width of the cells that receivers count in.
+/// The width of the cells in which receivers count.
 const CELL: Duration = Duration::from_millis(10);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page that puts text, before and after side by side: from result files and scenarios alone,
-//! so that no number in it is older than its measurement.
+//! so that each number is from a measurement.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn write(root: &Path, made: &[MadeFigure]) -> Result<PathBuf> {
     files.save_page(&page(made))
 }
 
-/// Notes in a result what became of the text's defects.
+/// Adds the findings about the text's defects to a result as notes.
 pub fn note(trial: &mut Recording<'_>, scenario: &Scenario) {
     for line in findings(&trial.result, scenario) {
         trial.say(&line);
@@ -40,7 +40,7 @@ pub fn note(trial: &mut Recording<'_>, scenario: &Scenario) {
     }
 }
 
-/// The page.
+/// Returns the page.
 pub fn page(made: &[MadeFigure]) -> String {
     let mut text = HEAD.to_owned();
     for (name, scenario, result) in made {
@@ -75,7 +75,7 @@ fn section(name: &str, scenario: &Scenario, result: &ResultFile) -> String {
     text
 }
 
-/// The throughput of each machine, and the worst case of each claim.
+/// Returns the throughput of each machine, and the worst case of each claim.
 fn table(scenario: &Scenario, result: &ResultFile) -> String {
     let mut text = format!("| | {} |\n|---|", VARIANTS.map(Variant::name).join(" | "));
     text += &"---|".repeat(VARIANTS.len());
@@ -100,7 +100,7 @@ fn table(scenario: &Scenario, result: &ResultFile) -> String {
     text
 }
 
-/// Machines that are shown together: each alone, or the first and the others.
+/// Returns the machines that are shown together: each alone, or the first and the others.
 fn groups(panel: &FigurePanel) -> Vec<(String, Vec<FigureTenant>)> {
     let tenants = panel.all();
     if tenants.len() <= ALONE_MAX {
@@ -127,7 +127,7 @@ fn throughput(result: &ResultFile, runs: PanelRuns<'_>, tenants: &[FigureTenant]
     }
 }
 
-/// A value, bold where it breaks what Weir promises.
+/// Returns a value, in bold if it breaks what Weir promises.
 fn judged(case: Option<&Case>) -> String {
     let Some(case) = case else { return "–".to_owned() };
     let value = match case.unit() {
@@ -137,7 +137,7 @@ fn judged(case: Option<&Case>) -> String {
     if case.holds() { value } else { format!("**{value}**") }
 }
 
-/// A line for each defect of the text in each panel.
+/// Returns a line for each defect of the text in each panel.
 fn findings(result: &ResultFile, scenario: &Scenario) -> Vec<String> {
     let mut lines = Vec::new();
     for panel in &scenario.panels {
@@ -150,7 +150,7 @@ fn findings(result: &ResultFile, scenario: &Scenario) -> Vec<String> {
     lines
 }
 
-/// The finding about a defect, in words.
+/// Returns the finding about a defect, in words.
 fn verdict(defect: &Defect, found: Option<&DefectFinding>) -> String {
     let Some(found) = found else { return "not judged, the result does not tell".to_owned() };
     let (sign, bound) = match (defect.at_most, defect.at_least) {
@@ -187,7 +187,7 @@ const WORDS: [(&str, &str); 12] = [
     ("order", "out of order at the sink"),
 ];
 
-/// More machines are shown as one and the others.
+/// The most machines that are shown each alone; more are shown as the first and the others.
 const ALONE_MAX: usize = 4;
 
 const HEAD: &str = "\

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs a scenario: every panel, through everything that may stand in the middle, as often as it
-//! says, and keeps what the sink saw.
+//! Runs a scenario: every panel, through every forwarder, as often as the scenario says. Keeps what
+//! the sink counted.
 
 use weir_experiment::prelude::*;
 use weir_experiment::virtual_time::SimRun;
@@ -10,19 +10,19 @@ use super::runs::PanelRuns;
 use super::scenario::{FigurePanel, Measure, Scenario, VARIANTS, Variant};
 use super::stage::{stage, streams};
 
-/// The lab of a run, and what stands in its middle.
+/// The lab of a run, and the forwarders in its middle.
 #[derive(Clone, Copy, Debug)]
 pub struct RunPlace<'a> {
     /// The lab's name.
     pub lab: &'a str,
-    /// Prefix of the names of series and cases: empty, or something that ends with `/`.
+    /// The prefix of the names of series and cases: empty, or ending with `/`.
     pub prefix: &'a str,
-    /// The things compared.
+    /// The forwarders that are compared.
     pub variants: &'a [Variant],
 }
 
 impl<'a> RunPlace<'a> {
-    /// All runs of a scenario: each panel with everything that stands in its middle.
+    /// Returns all runs of a scenario: each panel with every forwarder.
     pub fn runs(self, scenario: &'a Scenario) -> impl Iterator<Item = PanelRuns<'a>> {
         scenario.panels.iter().flat_map(move |panel| {
             let variants = self.variants.iter().filter(|variant| panel.has(**variant));
@@ -32,7 +32,7 @@ impl<'a> RunPlace<'a> {
     }
 }
 
-/// Runs all of a scenario. The series are named as [`PanelRuns`] says.
+/// Runs all of a scenario on the wire. The series are named as [`PanelRuns`] says.
 pub fn run(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Result {
     for runs in at.runs(scenario) {
         let (count, seconds) = (scenario.repetitions, scenario.duration.as_secs_f64());
@@ -43,8 +43,8 @@ pub fn run(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Re
     Ok(())
 }
 
-/// Runs all of a scenario in virtual time: before is Xen's native back end. The series are the same
-/// as those of [`run`].
+/// Runs all of a scenario in virtual time, where the forwarder before is Xen's native back end. The
+/// series are the same as those of [`run`].
 pub fn run_in_virtual_time(
     rec: &mut Recording<'_>,
     scenario: &Scenario,
@@ -79,7 +79,7 @@ pub fn run_in_virtual_time(
     Ok(())
 }
 
-/// Estimates how long it takes: the traffic, and the time before and after each run of it.
+/// Estimates the length of a scenario: the traffic, and the time before and after each run of it.
 pub fn length(scenario: &Scenario) -> Duration {
     let middles = |panel: &FigurePanel| {
         let count = VARIANTS.iter().filter(|variant| panel.has(**variant)).count();
@@ -90,7 +90,7 @@ pub fn length(scenario: &Scenario) -> Duration {
     each * runs
 }
 
-/// All repetitions in one lab.
+/// Runs all repetitions in one lab.
 fn repeat(rec: &mut Recording<'_>, runs: PanelRuns<'_>, lab: &str) -> Result {
     let PanelRuns { scenario, panel, .. } = runs;
     let run = stage(lab, runs);
@@ -125,7 +125,7 @@ fn repeat(rec: &mut Recording<'_>, runs: PanelRuns<'_>, lab: &str) -> Result {
     }
 }
 
-/// Keeps what arrived of each tenant; for weights in what followed each change, too.
+/// Keeps what arrived of each tenant; for weights, also what arrived after each change.
 fn keep(
     rec: &mut Recording<'_>,
     runs: PanelRuns<'_>,
@@ -146,7 +146,7 @@ fn keep(
     Ok(())
 }
 
-/// Bits of streams together, in each interval from the start on.
+/// Returns the bits of all streams together, in each interval from the start on.
 fn sum(
     outcome: &TrafficRecord,
     streams: std::ops::Range<u16>,
@@ -162,7 +162,7 @@ fn sum(
     sum
 }
 
-/// Bits in what is left of each step of a sweep once it has settled.
+/// Returns the bits in the rest of each step of a sweep, after it has settled.
 fn after_changes(
     outcome: &TrafficRecord,
     scenario: &Scenario,
@@ -178,7 +178,7 @@ fn after_changes(
     Series::sampled("bit", every.as_secs_f64(), bits)
 }
 
-/// Packets that the scheduler handed over and that the sink saw, over all repetitions.
+/// Packets that the scheduler handed over and that the sink received, over all repetitions.
 #[derive(Debug, Default)]
 struct Counts {
     scheduled: u64,
@@ -213,23 +213,23 @@ impl Counts {
         for (name, count) in counts {
             rec.keep(&runs.all(name), Series::count("packet", count))?;
         }
-        // Tells a machine that stops the worker from a worker that is slow.
+        // The lateness tells a machine that stops the worker from a worker that is slow.
         let latest = float(self.latest_ns) / 1e9;
         rec.keep(&runs.all("lateness"), Series::unordered("s", vec![latest]))
     }
 }
 
-/// The name of what stands in the middle before, in virtual time.
+/// The name of the forwarder before, in virtual time.
 pub const BEFORE_IN_VIRTUAL_TIME: &str = "before: Xen's back end";
 
-/// Waiting for receivers, senders and empty queues.
+/// The time to wait for receivers, senders and empty queues.
 const BESIDE_RUN: Duration = Duration::from_secs(1);
 
-/// Building a lab and taking it down.
+/// The time to build a lab and take it down.
 const BESIDE_LAB: Duration = Duration::from_secs(1);
 
-/// Width of the cells that receivers count in.
+/// The width of the cells in which receivers count.
 const CELL: Duration = Duration::from_millis(10);
 
-/// A change of priorities is held against nobody for so long.
+/// The time after a change of priorities that is not judged.
 const SETTLE: Duration = Duration::from_millis(100);

@@ -248,7 +248,8 @@ impl Scenario {
         self.lasting(duration)
     }
 
-    /// Width of a sample: a second, or a tenth of one in a run of less than five.
+    /// Returns the width of a sample: a second, or 100 ms in a run of less than 5 s without a
+    /// sweep.
     pub fn interval(&self) -> Duration {
         if self.sweep.is_some() || self.duration >= Duration::from_secs(5) {
             return Duration::from_secs(1);
@@ -256,33 +257,33 @@ impl Scenario {
         Duration::from_millis(100)
     }
 
-    /// Samples at the beginning of a tenant's traffic that are not judged, because buckets are
-    /// still full and threads find their processors.
+    /// Returns the number of samples at the beginning of a tenant's traffic that are not judged,
+    /// because buckets are still full and threads find their processors.
     pub fn settle(&self) -> usize {
         if self.interval() < Duration::from_secs(1) { 3 } else { 2 }
     }
 
-    /// The first sample of a tenant that is judged.
+    /// Returns the first sample of a tenant that is judged.
     pub fn first_judged(&self, tenant: &FigureTenant) -> usize {
         self.sample_at(tenant.start) + self.settle()
     }
 
-    /// The sample in which an instant lies.
+    /// Returns the sample in which an instant lies.
     pub fn sample_at(&self, at: Duration) -> usize {
         samples(at, self.interval())
     }
 
-    /// A tenant's largest frame in one sample, as bits a second.
+    /// Returns a tenant's largest frame in one sample, as bits a second.
     pub fn packet_bps(&self, tenant: &FigureTenant) -> f64 {
         f64::from(tenant.frame_max) * 8.0 / self.interval().as_secs_f64()
     }
 
-    /// Samples of a run.
+    /// Returns the number of samples of a run.
     pub fn samples(&self) -> usize {
         samples(self.duration, self.interval())
     }
 
-    /// The priorities of the two tenants at change number `step`, in ten-thousandths.
+    /// Returns the priorities of the two tenants at change number `step`, in ten-thousandths.
     pub fn priorities(&self, step: usize) -> [u32; 2] {
         let Some(sweep) = self.sweep else { return [1, 1] };
         let last = samples(self.duration, sweep.every).saturating_sub(1).max(1);
@@ -293,7 +294,7 @@ impl Scenario {
 }
 
 impl Measure {
-    /// The words by which a defect names a claim.
+    /// Returns the words by which a defect names a claim.
     pub const fn words(self) -> &'static [&'static str] {
         match self {
             Self::Rates => &["least", "greatest", "interval"],
@@ -317,7 +318,7 @@ impl FigurePanel {
         !self.control || variant == Variant::Before
     }
 
-    /// The panel's tenants; copies are distinguished by their numbers.
+    /// Returns the panel's tenants. Copies are distinguished by their numbers.
     pub fn all(&self) -> Vec<FigureTenant> {
         let copies = |tenant: &FigureTenant| {
             let one = tenant.clone();
@@ -331,7 +332,7 @@ impl FigurePanel {
 }
 
 impl FigureTenant {
-    /// The parameter `rate` in bits a second; NaN without one.
+    /// Returns the parameter `rate` in bits a second; NaN without one.
     pub fn rate_bps(&self) -> f64 {
         self.rate.map_or(f64::NAN, |rate| float(rate.as_bps()))
     }
@@ -351,7 +352,7 @@ pub const VARIANTS: [Variant; 3] =
     [Variant::Before, Variant::After(WeirScheduler::Wrr), Variant::After(WeirScheduler::Hfsc)];
 
 impl Variant {
-    /// The variant's key in series.
+    /// Returns the variant's key in series.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -360,7 +361,7 @@ impl Variant {
         }
     }
 
-    /// The variant's name for people.
+    /// Returns the variant's name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Before => "before: bridge",
@@ -370,7 +371,7 @@ impl Variant {
     }
 }
 
-/// The number of whole intervals in a length.
+/// Returns the number of whole intervals in a length.
 fn samples(length: Duration, interval: Duration) -> usize {
     usize::try_from(length.as_millis() / interval.as_millis().max(1)).unwrap_or(usize::MAX)
 }
@@ -405,7 +406,7 @@ const fn one() -> u32 {
     1
 }
 
-/// An IP packet of 1500 bytes, and its Ethernet header.
+/// Returns the length of an IP packet of 1500 bytes with its Ethernet header.
 const fn frame() -> u16 {
     1514
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A panel of a scenario on the lab: its star, what stands in the middle, who sends.
+//! A panel of a scenario on the lab: its star, the forwarder in the middle, and the senders.
 
 use weir_experiment::TimedPolicy;
 use weir_experiment::prelude::*;
@@ -12,7 +12,7 @@ use super::scenario::{
     FigurePanel, FigureTenant, Pinning, Scenario, Sender, Variant, WeirScheduler,
 };
 
-/// The run of a panel in a lab called `lab`. Its streams are numbered as [`streams`] says.
+/// Returns the run of a panel in a lab called `lab`. Its streams are numbered as [`streams`] says.
 pub fn stage(lab: &str, PanelRuns { scenario, panel, variant, .. }: PanelRuns<'_>) -> TrafficRun {
     let tenants = panel.all();
     let mut star = StarTopology::new(lab, tenants.len(), scenario.link);
@@ -33,7 +33,7 @@ pub fn stage(lab: &str, PanelRuns { scenario, panel, variant, .. }: PanelRuns<'_
     TrafficRun { star, middle, senders, receivers, changes, length: scenario.duration }
 }
 
-/// The stream numbers of each tenant: its connections, in order.
+/// Returns the stream numbers of each tenant: its connections, in order.
 pub fn streams(panel: &FigurePanel) -> Vec<std::ops::Range<u16>> {
     let mut next = 0_u16;
     let mut numbers = |tenant: &FigureTenant| {
@@ -47,8 +47,8 @@ pub fn streams(panel: &FigurePanel) -> Vec<std::ops::Range<u16>> {
 
 fn policy(star: &StarTopology, tenants: &[FigureTenant], scheduler: WeirScheduler) -> Policy {
     let mut policy = star.policy();
-    // What else runs on the machine must not be what is measured. But a worker that hardly sleeps
-    // loses 5 % of each second to the kernel's bound on real-time threads.
+    // Other programs of the machine must not be measured. But a worker that hardly sleeps loses 5 %
+    // of each second to the kernel's bound on real-time threads.
     if star.rate < BUSY {
         policy.node.reservation = Reservation::Fifo;
     }
@@ -61,25 +61,25 @@ fn policy(star: &StarTopology, tenants: &[FigureTenant], scheduler: WeirSchedule
     }
     for (vif, tenant) in policy.vifs.iter_mut().zip(tenants) {
         vif.send.rate = tenant.rate;
-        // The credit that the token bucket before has.
+        // The credit of the token bucket in the run before.
         vif.send.burst = bucket(tenant).map_or(vif.send.burst, |(_, credit)| credit);
     }
     policy
 }
 
-/// Rate and credit of the interface of a tenant that has a rate.
+/// Returns rate and credit of a tenant's interface; `None` without a rate.
 fn bucket(tenant: &FigureTenant) -> Option<(BitRate, ByteCount)> {
     let rate = tenant.rate?;
     Some((rate, tenant.credit.unwrap_or_else(|| rate.bytes_in_floor(CREDIT_TIME))))
 }
 
-/// The sweep's priorities, from the beginning on.
+/// Returns the sweep's priorities, from the beginning on.
 fn changes(scenario: &Scenario, policy: &Policy) -> Vec<TimedPolicy> {
     let Some(sweep) = scenario.sweep else { return Vec::new() };
     let change = |step: u32| {
         let mut policy = policy.clone();
         let priorities = scenario.priorities(usize::try_from(step).unwrap_or(usize::MAX));
-        // Round robin knows vifs, HFSC looks at their slices first.
+        // Round robin knows vifs only, HFSC looks at their slices first.
         let classes = policy.slices.iter_mut().zip(&mut policy.vifs);
         for ((slice, vif), priority) in classes.zip(priorities) {
             (slice.send.priority, vif.send.priority) = (priority, priority);
@@ -90,7 +90,7 @@ fn changes(scenario: &Scenario, policy: &Policy) -> Vec<TimedPolicy> {
     (0..u32::try_from(steps).unwrap_or(0)).map(change).collect()
 }
 
-/// A thread for each connection.
+/// Returns senders with a thread for each connection.
 fn sockets(
     star: &StarTopology,
     scenario: &Scenario,
@@ -145,7 +145,8 @@ const fn sizes(tenant: &FigureTenant) -> FrameSizes {
     FrameSizes::Uniform { min: tenant.frame_min, max: tenant.frame_max }
 }
 
-/// A bridge has no processor of its own, Weir's worker has the last. At least one.
+/// Returns the senders' processors, at least one. A bridge has no processor of its own, Weir's
+/// worker has the last.
 fn processors(variant: Variant) -> Vec<usize> {
     let mut cpus = traffic_cpus();
     let count = std::thread::available_parallelism().map_or(1, usize::from);
@@ -158,7 +159,7 @@ fn processors(variant: Variant) -> Vec<usize> {
 /// Links from this rate on keep the worker busy.
 const BUSY: BitRate = BitRate::from_mbps(500);
 
-/// A wake-up that is late by less costs the link nothing.
+/// A wake-up that is late by less than this costs the link nothing.
 const CATCH_UP: Nanos = Nanos::from_millis(20);
 
 /// Netback gives an interface its credit every 50 ms (`rate=25Mb/s@50ms`).

@@ -4,7 +4,7 @@
 //! first, the second, the third router.
 //!
 //! The text's probe enters where the flow does and shares its fate, so that the figures at a hop
-//! sum up everything up to there. A second probe enters by an interface of its own, as in the other
+//! include everything up to it. A second probe enters by an interface of its own, as in the other
 //! experiments. Loss of the flow is counted, not sampled.
 
 use weir_api_types::xtc::DecisionView;
@@ -21,7 +21,7 @@ use super::traffic::{RouterLoad, RouterTraffic};
 /// The parameters of an experiment with a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
-    /// Set-points of all its routers, in percent of what it forwards without XTC.
+    /// The set-points of all routers, in percent of what the chain forwards without XTC.
     pub(crate) percents: &'static [u64],
     /// Rounds of probes; each probes every hop.
     rounds: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Chain {
 pub(crate) struct ChainTrial {
     /// The rate of the chain under a flood, without XTC, in packets a second.
     pub(crate) flood: f64,
-    /// The runs, that without XTC first.
+    /// The runs; the one without XTC is first.
     pub(crate) runs: Vec<ChainRun>,
 }
 
@@ -46,9 +46,9 @@ pub(crate) struct ChainRun {
     pub(crate) percent: u64,
     /// The set-point in packets a second; 0 without XTC.
     pub(crate) set_point: f64,
-    /// Packets a second that came to the first node, including those that it dropped.
+    /// Packets a second that came to the first node, including those that the node dropped.
     pub(crate) came: f64,
-    /// The rate at which each router forwarded them, in the same time.
+    /// The rate at which each router forwarded the flow, in the same time.
     pub(crate) forwarded: Vec<f64>,
     /// Probes answered behind each router, by [`ProbePath::ALL`].
     pub(crate) probed: Vec<[ProbeResult; 2]>,
@@ -74,8 +74,8 @@ impl Chain {
         BESIDE_RUNS_S + runs * (of(SETTLE) + of(COUNTED) + probing)
     }
 
-    /// Runs it without XTC, then at each set-point by the caps alone and as Weir does by default.
-    /// Seven tenths of what the chain forwards of a flood are offered.
+    /// Runs the experiment without XTC, then at each set-point by the caps alone and as Weir does
+    /// by default. The offered load is seven tenths of what the chain forwards of a flood.
     pub(crate) fn run(&self, rec: &mut Recording<'_>) -> Result<ChainTrial, ExperimentError> {
         let mut lab = RouterLab::up(Plan::chain("xtc-chain", HOPS))?;
         let (flood, _) = RouterTraffic::one(RouterLoad::Udp(None)).beside(&mut lab, |lab| {
@@ -182,7 +182,7 @@ impl ChainRun {
         self.forwarded.last().copied().unwrap_or(0.0)
     }
 
-    /// Returns the part of the flow that was lost up to and at a router.
+    /// Returns the part of the flow that was lost up to and including a router.
     pub(crate) fn lost(&self, hop: usize) -> f64 {
         lost(self.came, self.forwarded.get(hop).copied().unwrap_or(0.0))
     }
@@ -244,7 +244,7 @@ impl ChainRun {
     }
 }
 
-/// Returns the part of what came that was not forwarded.
+/// Returns the part of the arrivals that was not forwarded.
 pub(crate) fn lost(came: f64, forwarded: f64) -> f64 {
     1.0 - forwarded / came.max(1.0)
 }
@@ -266,10 +266,10 @@ fn counted(lab: &mut RouterLab) -> Result<(f64, Vec<f64>), ExperimentError> {
     Ok((came, seen.iter().map(|samples| rate(samples, |one| one.packets)).collect()))
 }
 
-/// Routers one behind the other, as in the text.
+/// The number of routers, as in the text.
 pub(crate) const HOPS: usize = 3;
 
-/// Samples before a run is counted, and those in which it is.
+/// The samples before a run is counted, and those in which it is.
 const SETTLE: usize = 20;
 const COUNTED: usize = 30;
 
@@ -321,7 +321,7 @@ mod tests {
         assert!(run.lost(HOPS) >= 1.0, "of a hop that is not there all is lost");
     }
 
-    /// Goal: a hop that no probe comes back from is an error, no round trip of no time.
+    /// Goal: a hop from which no probe comes back is an error, not a round trip of zero.
     #[test]
     fn a_silent_hop_is_told() {
         let mut run = run(1000.0, [500.0; HOPS]);

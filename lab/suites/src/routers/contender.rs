@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Ways to hold a router at a rate that are compared with each other: the text's, with its poles on
-//! the lab's own a and b, and Weir's two.
+//! The compared ways to hold a router at a rate: the text's controllers, with its poles on the
+//! lab's own a and b, and Weir's two.
 
 use weir_control::Model;
 use weir_control::identify::CurvePoint;
@@ -11,16 +11,16 @@ use weir_units::CpuShare;
 use super::lab::RouterLab;
 use super::training::{CapUnit, Training};
 
-/// One of them.
+/// A way to hold a router at a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// Weir's default: a limit at ingress, under a ceiling.
     Combined,
     /// Weir's controller of the cap alone.
     FeedForward,
-    /// The text's PI by its poles, with that least cap.
+    /// The text's PI by its poles, with a least cap.
     Pi(LeastCap),
-    /// The text's dead-beat, with that least cap.
+    /// The text's dead-beat, with a least cap.
     DeadBeat(LeastCap),
     /// The text's static map from rate to cap (Table 1).
     Fixed,
@@ -31,14 +31,14 @@ pub enum Contender {
 pub struct LeastCap(pub u32);
 
 impl LeastCap {
-    /// The least that Xen takes.
+    /// The least cap that Xen accepts.
     pub const DEFAULT: Self = Self(1);
     /// The text's choice.
     pub const CHOSEN: Self = Self(3);
 }
 
 impl Contender {
-    /// Its name, as in a legend.
+    /// Returns the contender's name in a legend.
     pub fn name(self) -> String {
         let least = |name: &str, least: LeastCap| match least {
             LeastCap::DEFAULT => name.to_owned(),
@@ -53,7 +53,7 @@ impl Contender {
         }
     }
 
-    /// Its name, as in identifiers.
+    /// Returns the contender's name in identifiers.
     pub fn key(self) -> String {
         match self {
             Self::Combined => "weir".to_owned(),
@@ -91,8 +91,8 @@ pub(crate) struct RouterKnowledge {
 }
 
 impl RouterKnowledge {
-    /// Learns the rate under caps from the least to the largest; the model's caps begin at 5 %, as
-    /// the text's.
+    /// Learns the rate under caps from the least to the largest. The model's caps begin at 5 %, as
+    /// in the text.
     pub(crate) fn learn(lab: &mut RouterLab, offered: PacketRate) -> Result<Self, ExperimentError> {
         let percents = vec![1, 2, 3, 5, 8, 12, 18, 27, 40, 50, 60, 70, 85, 100];
         let training = Training {
@@ -107,7 +107,7 @@ impl RouterKnowledge {
         Ok(Self { map: rising(&trained.curve), model: Some(trained.identified.model) })
     }
 
-    /// The text's a and b, of this router.
+    /// Returns the text's a and b, for this router.
     pub(crate) fn model(&self) -> [f64; 2] {
         self.model.map_or([f64::NAN; 2], |model| [model.a(), model.b()])
     }
@@ -121,7 +121,7 @@ impl RouterKnowledge {
         period: Nanos,
         set_point: PacketRate,
     ) -> Result<(), ExperimentError> {
-        // The text's have a least cap and a dead zone of their own.
+        // The text's controllers have a least cap and a dead zone of their own.
         let (least, zone) = match contender {
             Contender::Pi(least) | Contender::DeadBeat(least) => (Some(least), Some(DEAD_ZONE)),
             Contender::Combined | Contender::FeedForward | Contender::Fixed => (None, None),
@@ -137,7 +137,7 @@ impl RouterKnowledge {
             xtc.map.clone_from(&self.map);
             (xtc.period, xtc.set_point, xtc.state) = (period, Some(set_point), XtcState::Active);
         })?;
-        // A router that could not be taken has none.
+        // Fails if the node could not take the router, which then has no cap.
         lab.cap(0).map(drop)
     }
 }
@@ -148,8 +148,7 @@ fn decimal(value: f64) -> Decimal {
     Decimal((value * 1e6).round() as i64)
 }
 
-/// The points of a curve as a map takes them: a cap that gives no more than a smaller one is left
-/// out.
+/// Returns the points of a curve for a map, without caps that give no more than a smaller one.
 fn rising(curve: &[CurvePoint]) -> Vec<(PacketRate, CpuShare)> {
     let mut points: Vec<(PacketRate, CpuShare)> = Vec::new();
     for point in curve {
@@ -163,11 +162,12 @@ fn rising(curve: &[CurvePoint]) -> Vec<(PacketRate, CpuShare)> {
 /// The text's sampling period (§5.1).
 pub(crate) const PERIOD_TEXT: Nanos = Nanos::from_secs(1);
 
-/// The cost of a packet changes from second to second: what one second misses is made good in it.
-/// Shorter periods have a larger least cap ([`weir_platform::cap::QuotaShape`]): 3 % at this.
+/// The cost of a packet changes from second to second: the error of a second is compensated within
+/// it. Shorter periods have a larger least cap ([`weir_platform::cap::QuotaShape`]): 3 % at this
+/// one.
 const PERIOD_CAP_ALONE: Nanos = Nanos::from_millis(100);
 
-/// The text's: errors of a tenth of the set-point do not move the cap.
+/// The text's dead zone: errors of a tenth of the set-point do not move the cap.
 const DEAD_ZONE: u32 = 100;
 
 /// The least cap of the model, as in the text's training.

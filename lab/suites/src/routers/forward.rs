@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A router that is a process: what comes in at one device leaves at the other, one hop older.
+//! A router that is a process: it forwards from one device to the other, one hop older.
 //!
-//! It does what a router must do with each IPv4 packet (RFC 1812, 5.2): looks at its header, counts
-//! its time to live down, mends the checksum, gives it the addresses of the next hop. Frames go
-//! through packet sockets in batches of at most [`BATCH`], so that a packet costs 4 µs of a
-//! processor under a flood and 5 to 6 µs at half of that rate, nearly all of it the kernel's. After
-//! a full batch it gives way to whoever waits for the processor.
+//! It does what a router must do with each IPv4 packet (RFC 1812, 5.2): checks the header,
+//! decrements the time to live, updates the checksum, and writes the addresses of the next hop.
+//! Frames go through packet sockets in batches of at most [`BATCH`], so that a packet costs 4 µs of
+//! a processor under a flood and 5 to 6 µs at half of that rate, nearly all of it the kernel's.
+//! After a full batch the process yields to others that wait for the processor.
 
 use std::fmt;
 use std::io;
@@ -66,7 +66,7 @@ impl fmt::Display for RouterSide {
 }
 
 impl RouterSide {
-    /// Returns the next hop of a packet for that address.
+    /// Returns the next hop of a packet for this address.
     fn next(&self, address: [u8; 4]) -> MacAddr {
         let other = self.others.iter().find(|(other, _)| other.octets() == address);
         other.map_or(self.neighbour, |(_, mac)| *mac)
@@ -74,8 +74,8 @@ impl RouterSide {
 }
 
 /// Forwards between two devices of the calling thread's namespace until the process is ended, on
-/// processor `cpu` alone if one is given. `batch`: it stands on a full processor, and lets others
-/// end their turn there before it looks at what has come ([`SchedulingClass::Batch`]).
+/// processor `cpu` alone if one is given. With `batch` the process stands on a full processor, and
+/// lets others there end their turn before it looks for new frames ([`SchedulingClass::Batch`]).
 pub fn run(sides: [&RouterSide; 2], cpu: Option<u32>, batch: bool) -> Result<(), ExperimentError> {
     let class = if batch { SchedulingClass::Batch } else { SchedulingClass::Normal { nice: 0 } };
     let asked = batch || cpu.is_some();
@@ -103,14 +103,14 @@ pub fn run(sides: [&RouterSide; 2], cpu: Option<u32>, batch: bool) -> Result<(),
             let until = if full { now() + FULL_PAUSE } else { Instant::FAR_FUTURE };
             waiter.wait(now(), until);
         } else if there.max(back) == BATCH {
-            // Under a flood it never waits, and its quota would be looked at with the kernel's
-            // tick alone: it would run for 4 ms, and then stand still until that is paid off.
+            // Under a flood it never waits, and its quota would be checked at the kernel's tick
+            // alone: it would run for 4 ms, and then stand still until that is paid off.
             std::thread::yield_now();
         }
     }
 }
 
-/// Moves what has come at `from`, at most a batch, to `to`. Gives how many frames came.
+/// Moves at most a batch of frames from `from` to `to`. Returns the number of frames that came.
 fn pass(
     from: &mut impl FramePort,
     to: &mut impl FramePort,
@@ -132,7 +132,7 @@ fn pass(
     Ok(came)
 }
 
-/// Makes a frame the one that leaves at `out`; false if it is not to be forwarded.
+/// Makes a frame the one that leaves at `out`. Returns false if it must not be forwarded.
 fn forward(frame: &mut [u8], out: &RouterSide) -> bool {
     let Some((ethernet, packet)) = frame.split_at_mut_checked(14) else { return false };
     let Some(header) = packet.first_chunk_mut::<20>() else { return false };
@@ -142,7 +142,7 @@ fn forward(frame: &mut [u8], out: &RouterSide) -> bool {
         return false;
     }
     header[8] -= 1;
-    // RFC 1624, equation 3, where the word of time to live and protocol is 256 less.
+    // RFC 1624, equation 3: the word of time to live and protocol decreases by 256.
     let sum = u32::from(u16::from_be_bytes([header[10], header[11]])) + 0x0100;
     let sum = (sum & 0xffff) + (sum >> 16);
     header[10..12].copy_from_slice(&u16::try_from(sum).unwrap_or(0).to_be_bytes());
@@ -156,17 +156,17 @@ fn forward(frame: &mut [u8], out: &RouterSide) -> bool {
 /// share the cost of a system call.
 pub const BATCH: usize = 32;
 
-/// They are looked through for each packet.
+/// The most other hosts of a side. All are compared for each packet.
 pub const OTHERS_MAX: usize = 8;
 
-/// In both sockets' hands and ours.
+/// The frames in both sockets and in this process.
 const FRAMES: u32 = 2048;
 
 /// 1000 packets, as the queue of a Linux device holds: each takes a page and its description, and
 /// the kernel doubles what is asked for.
 const WAITING_BYTES: u32 = 1000 * 2304;
 
-/// Until the next try where a device is full.
+/// The pause before the next try if a device is full.
 const FULL_PAUSE: Nanos = Nanos::from_micros(50);
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
         !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap()
     }
 
-    /// Goal: the mended checksum is that of the new header, for any header.
+    /// Goal: the updated checksum is that of the new header, for any header.
     #[test]
     fn a_packet_leaves_one_hop_older_and_intact() {
         for id in (0..=u16::MAX).step_by(7) {

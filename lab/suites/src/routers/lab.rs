@@ -27,10 +27,11 @@ use super::lab_policy::{self, name, pid_file};
 use super::plan::{Plan, RouterLine};
 use super::sample::{RouterSample, mean, pps, rate};
 
-/// Routers that are up behind nodes that hold none of them yet. All of it goes with this value.
+/// Running routers behind nodes that hold none of them yet. Dropping this value takes everything
+/// down.
 pub(crate) struct RouterLab {
     plan: Plan,
-    // In the order in which they go: the nodes hand back what they hold.
+    // In the order of dropping: first the nodes hand back what they hold.
     nodes: Vec<LabNode>,
     forwarders: Vec<(usize, LabProcess)>,
     _lab: Lab,
@@ -41,14 +42,15 @@ pub(crate) struct RouterLab {
 struct LabNode {
     process: NodeProcess,
     policy: Policy,
-    /// Counts for each of its routers, then what comes to each from the side of the source.
+    /// Counts what each of its routers forwards, then what comes to each from the side of the
+    /// source.
     meter: LinkMeter,
     routers: Range<usize>,
 }
 
 impl RouterLab {
-    /// Brings it up. Leftovers of an earlier run of the same name are undone first. Call it from a
-    /// thread that lives as long as the lab should.
+    /// Brings a lab up. Leftovers of an earlier run of the same name are undone first. Call it from
+    /// a thread that lives as long as the lab should.
     pub(crate) fn up(plan: Plan) -> Result<Self, ExperimentError> {
         plan.check()?;
         if !weir_platform::process::is_root() {
@@ -58,8 +60,8 @@ impl RouterLab {
         // From here on a signal ends the run, which takes down what was built.
         weir_traffic::stop_on_signals()?;
         let (state, fronts) = (StateDir::from_env(), plan.nodes());
-        // Each node has a folder of its own, the first that of the lab. That is taken last: what an
-        // earlier run left is undone before the devices that it is of.
+        // Each node has a folder of its own; the first node's is the lab's, and is taken last.
+        // Leftovers of the other nodes are therefore undone before the lab's devices.
         let names = (0..fronts.len()).map(|number| plan.node_name(number)).rev();
         let mut places =
             names.map(|name| RunFolder::take(&name, &state)).collect::<Result<Vec<_>, _>>()?;
@@ -89,7 +91,7 @@ impl RouterLab {
         &self.plan
     }
 
-    /// Returns the process of a router that is one.
+    /// Returns the process of a router; `None` if the router is a namespace.
     pub(crate) fn process(&self, router: usize) -> Option<Identity> {
         let (_, found) = self.forwarders.iter().find(|(number, _)| *number == router)?;
         found.identity()
@@ -130,7 +132,7 @@ impl RouterLab {
         })
     }
 
-    /// Has the node hold each router by a controller at a rate of these, in packets a second.
+    /// Has the nodes hold each router at its rate in `wanted`, in packets a second.
     pub(crate) fn hold_all(
         &mut self,
         controller: ControllerKind,
@@ -175,7 +177,7 @@ impl RouterLab {
         let second = self.plan.samples(1);
         self.hold_cap(router, CpuShare::ONE, second)?;
         let taken = self.watch(router, CAPACITY_S * second)?;
-        // Every part of nothing would hold.
+        // A set-point that is a part of zero would always hold.
         let nothing = "the router forwards nothing with its largest cap";
         (mean(&taken) > PacketRate::ZERO)
             .then_some(taken)
@@ -223,7 +225,7 @@ impl RouterLab {
         let newest = self.log(router, 1)?.last().map(|decision| decision.number);
         let samples = self.watch_all(count)?.into_iter().nth(router).unwrap_or_default();
         let mut made = self.log(router, lab_policy::LOG as usize)?;
-        // The sample of the first one began before this.
+        // The sample of the first new decision began before this call.
         made.retain(|one| Some(one.number) > newest.map(|number| number + 1));
         made.retain(|one| one.rate_pps.is_some());
         let part = |at: usize| at * made.len() / samples.len().max(1);
@@ -293,7 +295,7 @@ fn beside(sample: Sample, decisions: &[DecisionView]) -> RouterSample {
         let seen: Vec<u64> = decisions.iter().filter_map(value).collect();
         seen.iter().sum::<u64>().checked_div(seen.len() as u64)
     };
-    // The part of a sample that a value of a second, or of a million, stands for.
+    // Scales a value a second, or in millionths, to the length of the sample.
     let part = |value: u64, whole: u128| {
         u64::try_from(u128::from(value) * span_ns / whole).unwrap_or(u64::MAX)
     };
@@ -328,8 +330,8 @@ fn forwarder(
     Ok(started)
 }
 
-/// Makes the meter of the routers of one node, and then of its ports towards the source. To be
-/// called in the node's namespace, whose ends of the devices it counts at.
+/// Makes the meter of the routers of one node and, after them, of its ports towards the source.
+/// Call it in the node's namespace: it counts at that end of the devices.
 fn meter(lines: &[RouterLine]) -> Result<LinkMeter, ExperimentError> {
     let mut meter = LinkMeter::open()?;
     for line in lines {
@@ -355,8 +357,8 @@ fn urgent() -> Result<CpuReservation, ExperimentError> {
     })?)
 }
 
-/// Attempts to have a node take a policy, and the time between them: on a busy machine it may take
-/// seconds to give the threads of a namespace back and to take them again.
+/// The attempts to have a node take a policy, and the time between them. On a busy machine a node
+/// may need seconds to give the threads of a namespace back and to take them again.
 const RELOADS_MAX: usize = 5;
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 

@@ -88,7 +88,7 @@ impl ProbePath {
     /// Both paths.
     pub(crate) const ALL: [Self; 2] = [Self::Own, Self::Flow];
 
-    /// Its name, as in identifiers.
+    /// Returns the path's name in identifiers.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -115,21 +115,21 @@ pub(crate) enum At {
 }
 
 impl Plan {
-    /// One router, with packets of up to 1500 bytes.
+    /// Returns a plan of one router, with packets of up to 1500 bytes.
     pub(crate) fn one(name: &str, kind: RouterKind, sampling: Nanos) -> Self {
         let name = format!("{name}-{}", kind.name());
         let shape = Shape::Beside;
         Self { name, shape, kinds: vec![kind], mtu: 1500, sampling, redirect: false }
     }
 
-    /// Parallel routers of TCP, on one processor. Packets stay in the kernel, since the node's work
-    /// would take processor time from them.
+    /// Returns a plan of parallel routers of TCP on one processor. Packets stay in the kernel,
+    /// since the node's work would take processor time from them.
     pub(crate) fn beside(name: &str, kind: RouterKind, routers: usize) -> Self {
         let (name, kinds, shape) = (name.to_owned(), vec![kind; routers], Shape::Beside);
         Self { name, shape, kinds, mtu: MTU_TCP, sampling: SAMPLING, redirect: true }
     }
 
-    /// A chain of processes.
+    /// Returns a plan of processes in a chain.
     pub(crate) fn chain(name: &str, routers: usize) -> Self {
         let (name, kinds) = (name.to_owned(), vec![RouterKind::Process; routers]);
         let shape = Shape::Chain;
@@ -149,7 +149,7 @@ impl Plan {
         right.then_some(()).ok_or_else(|| ExperimentError::Node(wrong()))
     }
 
-    /// Returns the number of samples in so many seconds.
+    /// Returns the number of samples in that many seconds.
     pub(crate) fn samples(&self, seconds: u64) -> usize {
         let samples = Nanos::from_secs(seconds).as_nanos() / self.sampling.as_nanos().max(1);
         usize::try_from(samples).unwrap_or(usize::MAX)
@@ -203,7 +203,7 @@ impl Plan {
         text + &links
     }
 
-    /// The node in front of a router.
+    /// Returns the name of the node in front of a router.
     fn node(&self, router: usize) -> String {
         match self.shape {
             Shape::Beside => "node".to_owned(),
@@ -211,7 +211,7 @@ impl Plan {
         }
     }
 
-    /// The nodes, each with its routers.
+    /// Returns the nodes, each with its routers.
     pub(crate) fn nodes(&self) -> Vec<(String, Range<usize>)> {
         let all = 0..self.kinds.len();
         match self.shape {
@@ -220,7 +220,7 @@ impl Plan {
         }
     }
 
-    /// The first and the last router that traffic towards a router crosses.
+    /// Returns the first and the last router that traffic towards a router crosses.
     pub(crate) fn crossed(&self, router: usize) -> [usize; 2] {
         match self.shape {
             Shape::Beside => [router, router],
@@ -233,12 +233,12 @@ impl Plan {
         self.shape == Shape::Beside && self.kinds.len() > 1
     }
 
-    /// The router before a router in a chain.
+    /// Returns the router before a router in a chain.
     fn before(&self, router: usize) -> Option<usize> {
         router.checked_sub(1).filter(|_| self.shape == Shape::Chain)
     }
 
-    /// The router after a router in a chain.
+    /// Returns the router after a router in a chain.
     fn after(&self, router: usize) -> Option<usize> {
         Some(router + 1).filter(|next| self.shape == Shape::Chain && *next < self.kinds.len())
     }
@@ -312,7 +312,7 @@ impl Plan {
         )
     }
 
-    /// The node of the lab that an end is at.
+    /// Returns the node of the lab that an end is at.
     fn place(&self, router: usize, at: At) -> String {
         match (at, self.shape) {
             (At::Source | At::Prober, _) => "src".to_owned(),
@@ -322,12 +322,12 @@ impl Plan {
         }
     }
 
-    /// The namespace of a node of the lab.
+    /// Returns the namespace of a node of the lab.
     pub(crate) fn namespace(&self, node: &str) -> String {
         format!("{}-{node}", self.name)
     }
 
-    /// The node's devices of each router.
+    /// Returns the node's devices of each router.
     pub(crate) fn lines(&self) -> Vec<RouterLine> {
         let line = |router| RouterLine {
             devices: LETTERS.map(|letter| format!("{letter}{}", router + 1)),
@@ -336,7 +336,7 @@ impl Plan {
         (0..self.kinds.len()).map(line).collect()
     }
 
-    /// The two interfaces of a router that is a process.
+    /// Returns the two interfaces of a router that is a process.
     pub(crate) fn sides(&self, router: usize) -> [RouterSide; 2] {
         let prober = (address(router, At::Prober), mac(router, At::Prober));
         let answerer = answers(router).map(|address| (address, mac(router, At::Answerer)));
@@ -385,26 +385,26 @@ impl Plan {
     }
 }
 
-/// The addresses of the answerer behind a router: for probes on a path of their own, and for probes
-/// with the traffic.
+/// Returns the addresses of the answerer behind a router: for probes on a path of their own, and
+/// for probes with the traffic.
 fn answers(router: usize) -> [Ipv4Addr; 2] {
     let own = address(router, At::Answerer);
     let [a, b, number, host] = own.octets();
     [own, Ipv4Addr::new(a, b, number, host + 1)]
 }
 
-/// The device at an end of a router's line.
+/// Returns the device at an end of a router's line.
 pub(crate) fn device(router: usize, at: At) -> String {
     format!("{}{}", DEVICES[at as usize], router + 1)
 }
 
-/// The IPv4 address at an end of a router's line.
+/// Returns the IPv4 address at an end of a router's line.
 pub(crate) fn address(router: usize, at: At) -> Ipv4Addr {
     let (network, host) = ADDRESSES[at as usize];
     Ipv4Addr::new(198, network, u8::try_from(router + 1).unwrap_or(u8::MAX), host)
 }
 
-/// The Ethernet address at an end of a router's line.
+/// Returns the Ethernet address at an end of a router's line.
 pub(crate) fn mac(router: usize, at: At) -> MacAddr {
     let [_, network, number, host] = address(router, at).octets();
     MacAddr([0x02, 0, 0, network, number, host])
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn a_router_that_is_a_process_has_addresses_that_its_devices_have_not() {
         let plan = Plan::one("p", RouterKind::Process, SAMPLING);
-        // This address is that of the neighbour of source and prober; no device has it.
+        // Source and prober know this address as their neighbour's; no device has it.
         let own = mac(0, At::Inside).to_string();
         assert_eq!(plan.topology().matches(&own).count(), 2);
         assert!(!plan.topology().contains(&format!("mac = \"{own}\"")));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A probe through routers while something else is done: 100 small UDP packets a second, each
-//! answered at the other end. One that was not sent when it was due, or that did not come back
-//! within a second, failed: the times of the others say nothing of it.
+//! answered at the other end. A packet that was not sent when due, or whose answer did not come
+//! within a second, failed, and has no round-trip time.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,21 +21,21 @@ use super::plan::ProbePath;
 /// The result of probes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ProbeResult {
-    /// Round-trip times of those that came back, in seconds.
+    /// Round-trip times of the answered probes, in seconds.
     pub(crate) times_s: Vec<f64>,
-    /// The number that was due.
+    /// The number of probes that were due.
     pub(crate) due: u64,
-    /// The number that were not sent, or late by a whole turn.
+    /// The number of probes that were not sent, or sent late by a whole turn.
     pub(crate) unsent: u64,
 }
 
 impl ProbeResult {
-    /// Returns the number that did not come back, for any reason.
+    /// Returns the number of probes without an answer, for any reason.
     pub(crate) fn failed(&self) -> u64 {
         self.due.saturating_sub(self.times_s.len() as u64)
     }
 
-    /// Counts what became of further probes.
+    /// Adds the results of further probes.
     pub(crate) fn add(&mut self, more: Self) {
         self.times_s.extend(more.times_s);
         self.due += more.due;
@@ -64,7 +64,7 @@ impl ProbeResult {
         Ok(())
     }
 
-    /// The part of all that did not come back.
+    /// Returns the part of all probes that had no answer.
     pub(crate) fn loss(&self) -> f64 {
         float(self.failed()) / float(self.due.max(1))
     }
@@ -102,13 +102,13 @@ pub(crate) fn probing<T>(
     })
 }
 
-/// Sends back what comes.
+/// Sends back what arrives.
 fn answer(socket: &UdpSocket, stop: &AtomicBool) {
     let _urgent = urgent();
     let mut buffer = [0; 64];
     while !stop.load(Ordering::Relaxed) {
         if let Ok((length, from)) = socket.recv_from(&mut buffer) {
-            // What cannot be sent does not come back, which is counted.
+            // An answer that cannot be sent counts as lost.
             let _sent = socket.send_to(buffer.get(..length).unwrap_or_default(), from);
         }
     }
@@ -117,8 +117,8 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool) {
 /// Probes until told to stop, and waits for the last answers. The socket is connected and does not
 /// block.
 ///
-/// Its own time limit would not do: that timer is as coarse as the kernel's tick and runs among
-/// soft interrupts, so that a flood delays it by more than a turn.
+/// The socket's own time limit is not used: its timer is as coarse as the kernel's tick and runs
+/// among soft interrupts, so that a flood delays it by more than a turn.
 fn probe(socket: &UdpSocket, stop: &AtomicBool) -> Result<ProbeResult, ExperimentError> {
     let mut waiter = Waiter::new(WaitMode::Sleep { margin: Nanos::ZERO, linger: Nanos::ZERO })?;
     let watched = waiter.add(socket.as_fd());
@@ -160,7 +160,7 @@ fn receive_until(
             Err(error) if error.kind() == ErrorKind::WouldBlock && now_ns < until_ns => {
                 waiter.wait(Instant::from_nanos(now_ns), Instant::from_nanos(until_ns));
             }
-            // Another's; or the other end said of an earlier one that nobody is there.
+            // A packet of somebody else, or an error that an earlier probe found nobody there.
             _ => {}
         }
         if now_ns >= until_ns {
@@ -169,7 +169,7 @@ fn receive_until(
     }
 }
 
-/// Counts an answer that is the first to its probe, and not too late.
+/// Counts an answer if it is the first to its probe, and not too late.
 fn note(bytes: &[u8; 16], back: &mut [bool], probed: &mut ProbeResult) {
     let word = |at: usize| {
         let part = bytes.get(at..).and_then(|rest| rest.first_chunk());
@@ -183,8 +183,8 @@ fn note(bytes: &[u8; 16], back: &mut [bool], probed: &mut ProbeResult) {
     }
 }
 
-/// A probe times the router, not the machine's other work. Without the right to it the times are
-/// those of a busy machine, which is no less than true.
+/// Gives the thread priority, so that a probe times the router and not the machine's other work.
+/// Without the right to it the times are those of a busy machine.
 fn urgent() -> Option<CpuReservation> {
     CpuReservation::take(CpuRequest { cpu: None, class: SchedulingClass::Fifo { priority: 2 } })
         .ok()
@@ -192,13 +192,13 @@ fn urgent() -> Option<CpuReservation> {
 
 const PORT: u16 = 9_002;
 
-/// 0.1 kp/s, as the text's.
+/// The time between probes: 0.1 kp/s, as in the text.
 const EVERY_NS: u64 = 10_000_000;
 
-/// An answer that takes longer counts as lost.
+/// The longest round trip in nanoseconds. An answer that takes longer counts as lost.
 const LAST_NS: u64 = 1_000_000_000;
 
-/// 17 minutes.
+/// The most probes: 17 minutes of them.
 const PROBES_MAX: usize = 100_000;
 
 /// The longest time until the end is noticed.
@@ -208,8 +208,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 mod tests {
     use super::*;
 
-    /// Goal: who is stopped ends, whatever comes, and each probe that was answered counts once.
-    /// Method: an end that answers each twice, and in between sends other things without a pause.
+    /// Goal: a stopped probe ends whatever arrives, and each answered probe counts once. Method: an
+    /// end that answers each probe twice, and in between sends other things without a pause.
     #[test]
     fn answers_count_once_and_others_prolong_nothing() {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -222,7 +222,7 @@ mod tests {
             scope.spawn(|| {
                 let mut buffer = [0; 64];
                 while !end.load(Ordering::Relaxed) {
-                    // Where there is no room for it, it is lost.
+                    // If there is no room for the packet, it is lost.
                     let _full = far.send_to(b"other", to);
                     if let Ok((length, from)) = far.recv_from(&mut buffer) {
                         let _full = [0; 2].map(|_| far.send_to(&buffer[..length], from));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Traffic through the routers of a lab while an experiment works with it: small UDP packets from
-//! the XDP generator, or TCP through kernel sockets; both counted where they arrive.
+//! the XDP generator, or TCP through kernel sockets. Both are counted where they arrive.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,9 +20,9 @@ use super::plan::{self, At, Plan};
 /// The load of one router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouterLoad {
-    /// UDP in frames of 64 bytes, so many a second; `None`: as many as there is time for.
+    /// UDP in frames of 64 bytes, at that many a second; `None`: as fast as possible.
     Udp(Option<u64>),
-    /// TCP without a bound, over so many connections.
+    /// TCP without a bound, over that many connections.
     Tcp(u32),
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum RouterLoad {
 #[derive(Clone, Debug)]
 pub(crate) struct RouterTraffic {
     loads: Vec<(usize, RouterLoad)>,
-    /// Bits of records a second of all TCP together, as of one server's link: what one router does
+    /// Bits of records a second of all TCP together, as on one server's link: what one router does
     /// not take goes to the others.
     tcp_bps: Option<u64>,
 }
@@ -43,22 +43,22 @@ pub(crate) struct Flowed {
     /// Packets that the meter of the last router counted meanwhile, in the order of the loads.
     pub(crate) metered: Vec<u64>,
     sent: Vec<SendResult>,
-    /// The record of TCP's other ends.
+    /// The records of TCP's servers.
     served: Vec<ReceiveResult>,
 }
 
 impl RouterTraffic {
-    /// A load for each router, as much of it as there is.
+    /// Returns a load for each router, without a limit on TCP.
     pub(crate) fn new(loads: Vec<(usize, RouterLoad)>) -> Self {
         Self { loads, tcp_bps: None }
     }
 
-    /// One load for the first router.
+    /// Returns one load, for the first router.
     pub(crate) fn one(load: RouterLoad) -> Self {
         Self::new(vec![(0, load)])
     }
 
-    /// Limits all TCP together to half of what arrived when it flowed as it liked.
+    /// Limits all TCP together to half of what arrived when it had no limit.
     pub(crate) fn eased_tcp(self, flowed: &Flowed) -> Result<Self, ExperimentError> {
         match flowed.tcp_bps() {
             0 => Err(ExperimentError::Node("no TCP gets through".to_owned())),
@@ -66,7 +66,7 @@ impl RouterTraffic {
         }
     }
 
-    /// Does `work` while all of it flows.
+    /// Does `work` while the traffic flows.
     pub(crate) fn beside<T>(
         &self,
         lab: &mut RouterLab,
@@ -89,7 +89,7 @@ impl RouterTraffic {
             let counting: Vec<_> = sinks.iter().map(receive).collect();
             let serving: Vec<_> = servers.iter().map(receive).collect();
             for _ in 0..counting.len() + serving.len() {
-                // One that failed says nothing; its error comes when it is joined.
+                // A thread that failed says nothing. Its error comes when it is joined.
                 let _late = is_ready.recv_timeout(READY_PATIENCE);
             }
             let send = |spec: &SendSpec| {
@@ -149,7 +149,7 @@ impl RouterTraffic {
             }
             RouterLoad::Udp(_) => None,
         });
-        // Those that share a rate have one sender.
+        // Streams that share a rate have one sender.
         let senders_of_tcp: Vec<Vec<TcpBulk>> = match self.tcp_bps {
             Some(_) => vec![tcp.collect()],
             None => tcp.map(|bulk| vec![bulk]).collect(),
@@ -182,12 +182,12 @@ impl RouterTraffic {
 }
 
 impl Flowed {
-    /// Packets that arrived at each sink, whatever they were.
+    /// Returns the number of packets that arrived at each sink, of any kind.
     pub(crate) fn arrived(&self) -> impl Iterator<Item = u64> + '_ {
         self.received.iter().map(|seen| seen.totals.packets)
     }
 
-    /// Bits a second of all TCP together that arrived, over the whole time of sending.
+    /// Returns the bits a second of all TCP together that arrived, over the whole time of sending.
     fn tcp_bps(&self) -> u64 {
         let bytes = self.served.iter().flat_map(|one| &one.streams).map(|one| one.bytes);
         let bits = u128::from(bytes.sum::<u64>()) * 8;
@@ -195,8 +195,8 @@ impl Flowed {
         u64::try_from(bits * 1_000_000_000 / u128::from(nanos)).unwrap_or(u64::MAX)
     }
 
-    /// The part of the time of sending that TCP with a rate gave up, because nobody took it or its
-    /// sender was kept from it.
+    /// Returns the part of the time of sending that TCP with a rate left unused, because nobody
+    /// took its data or its sender was kept from sending.
     pub(crate) fn given_up(&self) -> f64 {
         let skipped = |one: &SendResult| one.streams.first().map_or(0, |stream| stream.skipped_ns);
         let part = |one| float(skipped(one)) / float(nanos(one).max(1));
@@ -219,7 +219,7 @@ fn receiver(plan: &Plan, method: ReceiveMethod) -> ReceiveSpec {
     ReceiveSpec { run, ..ReceiveSpec::new(method) }
 }
 
-/// Small frames for a router to forward.
+/// Returns a stream of small frames for a router to forward.
 fn stream(plan: &Plan, router: usize, rate: Option<Rate>) -> XdpStream {
     let [first, last] = plan.crossed(router);
     let mac = |at| Mac(plan::mac(first, at).0);
@@ -240,7 +240,7 @@ fn server(plan: &Plan, router: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(plan::address(last, At::Sink)), TCP_PORT)
 }
 
-/// A router's stream number.
+/// Returns a router's stream number.
 fn number(router: usize) -> u16 {
     u16::try_from(router).unwrap_or(u16::MAX)
 }
@@ -261,11 +261,11 @@ const TURN: u32 = 16;
 
 const TCP_PORT: u16 = 9_001;
 
-/// Loading and attaching a sink takes some 50 ms.
+/// The longest wait for a sink. Loading and attaching one takes some 50 ms.
 const READY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// For senders to have connected, and TCP to have found its rate.
+/// The time for senders to connect, and for TCP to find its rate.
 const WARM_UP: Duration = Duration::from_millis(700);
 
-/// Longer than a packet waits anywhere.
+/// The wait for the last packets: longer than any of them waits on the way.
 const DRAIN: Duration = Duration::from_millis(300);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The training of a router of the lab (§5): caps in mixed order under constant load, the cap
-//! threshold, the model of what lies below it, and how good that is on a run it has not seen.
+//! threshold, the model of the caps below it, and the quality of the model on an unseen run.
 
 use std::time::Instant;
 
@@ -18,30 +18,30 @@ use super::traffic::{Flowed, RouterLoad, RouterTraffic};
 /// The mean rate of each run, with its cap.
 type Runs = Vec<(CpuShare, PacketRate)>;
 
-/// The whole of which caps are percents.
+/// The value that percents of caps refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CapUnit {
     /// A processor, as in the text.
     Processor,
-    /// The part of a processor that the router takes for what is offered. Its rate depends on caps
-    /// below that alone, and a router that costs little takes less than half of a processor.
+    /// The part of a processor that the router uses for the offered load. Only caps below that
+    /// change its rate, and a router that costs little uses less than half of a processor.
     Load,
 }
 
 /// A training under constant UDP.
 #[derive(Clone, Debug)]
 pub(crate) struct Training {
-    /// The whole of the percents.
+    /// The value that percents refer to.
     pub(crate) unit: CapUnit,
     /// The caps to train on, in percent, rising.
     pub(crate) percents: Vec<u32>,
-    /// The model is of the caps from this percent on.
+    /// The least cap that the model covers, in percent.
     pub(crate) least_percent: u32,
     /// The number of times that each cap is set.
     pub(crate) repetitions: u16,
     /// Samples under a cap before the next one.
     pub(crate) samples: usize,
-    /// True if a run follows that the fit does not see.
+    /// True if a run follows that the fit does not use.
     pub(crate) unseen: bool,
 }
 
@@ -52,30 +52,30 @@ pub(crate) struct Trained {
     pub(crate) taken: Vec<RouterSample>,
     /// Mean rates by cap, with their intervals (Fig. 3).
     pub(crate) curve: Vec<CurvePoint>,
-    /// The cap from which on the rate does not change; `None`: it does up to the largest.
+    /// The cap above which the rate does not change; `None`: it changes up to the largest cap.
     pub(crate) threshold: Option<CpuShare>,
-    /// The model of the caps below that.
+    /// The model of the caps below the threshold.
     pub(crate) identified: Identified,
 }
 
-/// A training on a lab of its own, and a run that it has not seen.
+/// A training on a lab of its own, and a run that the fit does not use.
 pub(crate) struct TrainingRun {
     /// The rate under a flood, with the largest cap.
     pub(crate) flood: PacketRate,
     pub(crate) offered: PacketRate,
-    /// The caps are percents of this.
+    /// The value that percents of caps refer to.
     pub(crate) whole: CpuShare,
     pub(crate) trained: Trained,
     /// The length of the training.
     pub(crate) seconds: f64,
-    /// Caps below the threshold that the fit has not seen.
+    /// The run that the fit does not use, under caps below the threshold.
     pub(crate) unseen: Vec<RouterSample>,
     pub(crate) flowed: Flowed,
 }
 
 impl Training {
-    /// Trains a router of that kind under that part of the flow: seven tenths of what it forwards
-    /// of a flood.
+    /// Trains a router of that kind. The flow is that percentage of seven tenths of the rate that
+    /// the router forwards under a flood.
     pub(crate) fn run(
         &self,
         plan: Plan,
@@ -103,7 +103,7 @@ impl Training {
         Ok(TrainingRun { flood, offered, whole, trained, seconds, unseen, flowed })
     }
 
-    /// Measures, if it has to be, the whole of which the caps are percents.
+    /// Returns the value that percents of caps refer to, measured if it has to be.
     fn whole(&self, lab: &mut RouterLab) -> Result<CpuShare, ExperimentError> {
         if self.unit == CapUnit::Processor {
             return Ok(CpuShare::ONE);
@@ -113,8 +113,8 @@ impl Training {
         used.ok_or_else(|| ExperimentError::Node(none.to_owned()))
     }
 
-    /// Trains the first router of a lab by caps that are percents of `whole`, in the order that
-    /// follows from `seed`, under the load that the caller sees to.
+    /// Trains the first router of a lab by caps that are percents of `whole`, in an order that
+    /// follows from `seed`. The caller provides the load.
     pub(crate) fn train(
         &self,
         lab: &mut RouterLab,
@@ -137,7 +137,7 @@ impl Training {
         Ok(Trained { taken, curve, threshold, identified })
     }
 
-    /// Returns every period, and the mean rate of each run.
+    /// Takes all samples. Returns them with the mean rate of each run.
     fn take(
         &self,
         lab: &mut RouterLab,
@@ -145,14 +145,14 @@ impl Training {
         repetitions: u16,
         seed: u64,
     ) -> Result<(Vec<RouterSample>, Runs), ExperimentError> {
-        // The order of the steps is all that is needed of the plan.
+        // Only the order of the plan's steps is used.
         let (offered, length) = (vec![PacketRate::ZERO], Nanos::from_secs(1));
         let plan = TrainingPlan::new(caps, offered, repetitions, length);
         let plan = plan.map_err(|error| ExperimentError::Node(error.to_string()))?;
         let (mut taken, mut runs) = (Vec::new(), Vec::new());
         for step in plan.steps(seed) {
             let under = lab.hold_cap(0, step.cap, self.samples)?;
-            // The largest and the least cap of the router bound it.
+            // The cap in force, which the router's largest and least cap bound.
             let cap = under.first().map_or(step.cap, |one| one.cap);
             runs.push((cap, mean(&under)));
             taken.extend(under);
@@ -174,15 +174,15 @@ pub(crate) fn fit_all(stretches: &[Vec<Point>]) -> Result<Identified, Experiment
 }
 
 impl Trained {
-    /// The caps below the threshold.
+    /// Returns the caps below the threshold.
     pub(crate) fn caps_below(&self) -> impl Iterator<Item = CpuShare> + '_ {
         let caps = self.curve.iter().map(|point| point.cap);
         caps.filter(|cap| self.threshold.is_none_or(|threshold| *cap < threshold))
     }
 }
 
-/// Stretches of periods whose caps are all below the threshold, as the fit takes them: the rate of
-/// a period with the cap of the one after it.
+/// Returns the stretches of periods whose caps are all below the threshold, in the form that the
+/// fit takes: the rate of a period with the cap of the next one.
 pub(crate) fn below(taken: &[RouterSample], threshold: Option<CpuShare>) -> Vec<Vec<Point>> {
     let is_below = |one: &RouterSample| threshold.is_none_or(|threshold| one.cap < threshold);
     let stretches = taken.split(|one| !is_below(one)).filter(|stretch| stretch.len() > 1);

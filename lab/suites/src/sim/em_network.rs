@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tables 2 and 3 of the Execution Management text, as far as their system is built (row 6).
 //!
-//! Seven routers in a line, of which each takes processor time for a packet; each direction has
-//! processors of its own, as throughput of small packets both ways, equal to that one way, needs.
+//! Seven routers stand in a line, and each takes processor time for a packet. Each direction has
+//! processors of its own: in the text, small packets have the same throughput both ways as one way.
 //! Both directions pass one physical link, which is the text's own reason for half of the
-//! throughput of large packets both ways. A tunnel has a token bucket at its entry, and costs the
-//! last router the time to open each packet.
+//! throughput of large packets both ways. A tunnel has a token bucket at its entry, and the last
+//! router takes time to open each packet.
 
 use serde::Deserialize;
 use weir_experiment::prelude::*;
@@ -25,7 +25,7 @@ const SCENARIO: &str = include_str!("../../../scenarios/sim/em-network.toml");
 #[serde(deny_unknown_fields)]
 struct EmNetworkScenario {
     routers: usize,
-    /// Packets that wait at a router.
+    /// The most packets that wait at a router.
     queue: usize,
     /// The link that both directions pass.
     #[serde(deserialize_with = "unit")]
@@ -37,7 +37,7 @@ struct EmNetworkScenario {
     mbps_step: u64,
     /// The greatest distance from the text's throughput, as a part of it.
     within: f64,
-    /// A router's time of a packet by its length; between two lengths it is on a line.
+    /// A router's time of a packet by length, interpolated linearly between two lengths.
     cost: Vec<RouterCost>,
     tunnel: TunnelSpec,
     full: EmLengths,
@@ -116,7 +116,7 @@ struct LimitedCase {
     limit: BitRate,
     /// The text's throughput.
     mbps: f64,
-    /// The time until its queue is full.
+    /// The time until the queue is full.
     #[serde(deserialize_with = "length")]
     settle: Duration,
     /// The text's mean delay.
@@ -133,7 +133,7 @@ struct EmTraffic {
     limit: Option<BitRate>,
 }
 
-/// Shows the part.
+/// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let scenario = EmNetworkScenario::of(rec)?;
     carried(rec, &scenario, |_| true)?;
@@ -171,8 +171,8 @@ fn carried(
     like_the_text(rec, "throughput", "throughput by the text's, each row", carried, scenario)
 }
 
-/// Claims what comes out of tunnels with a limit: the limit, late by the bucket's longest wait if
-/// more is sent than that, and otherwise by less than a hundredth.
+/// Claims the output of tunnels with a limit: the limit. If more is sent, the delay is the bucket's
+/// longest wait; otherwise it is less than a hundredth of that.
 fn limited(rec: &mut Recording<'_>, scenario: &EmNetworkScenario) -> Result {
     let (mut parts, mut waits, mut calm) = (Vec::new(), Vec::new(), Vec::new());
     let longest = if rec.quick { Duration::from_secs(3) } else { Duration::MAX };
@@ -205,7 +205,7 @@ fn limited(rec: &mut Recording<'_>, scenario: &EmNetworkScenario) -> Result {
     rec.claim_samples("calm", text, Series::unordered("1", calm), Rule::Max, Bound::at_most(1.0))
 }
 
-/// Claims that no part of what the text measured is farther from 1 than the scenario says.
+/// Claims that no ratio to the text's value is farther from 1 than the scenario allows.
 fn like_the_text(
     rec: &mut Recording<'_>,
     id: &str,
@@ -241,7 +241,7 @@ impl EmNetworkScenario {
             let traffic = EmTraffic { bytes, both, rate, tunnel, limit: None };
             Ok(self.trial(traffic, settle, quick)?.loss() <= self.loss)
         };
-        // A bisection over steps, of which the first is carried and the one behind the last not.
+        // A bisection over steps: the first step is carried, and the one behind the last is not.
         let (mut carried, mut not) = (0, self.link.as_bps() / 1_000_000 / self.mbps_step + 1);
         while not > carried + 1 {
             let middle = u64::midpoint(carried, not);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Figures 5 to 11 of the IIP text, as far as its prose has them (row 6).
+//! Figures 5 to 11 of the IIP text, as far as its prose describes them (row 6).
 //!
 //! Three streams pass domain 0, a guest each, domain 0 again and a link with a phase for each. A
-//! guest's cost of a packet and of a byte come from some sizes of table 1; the other sizes, the
-//! prose about both kinds of load, and every knee are predicted. What is offered ends at the
-//! tester's own line.
+//! guest's costs of a packet and of a byte are fitted to some sizes of table 1. The other sizes,
+//! the prose about both kinds of load, and every knee are predicted. The tester's own line bounds
+//! the offered load.
 
 use serde::Deserialize;
 use weir_experiment::mean;
@@ -33,7 +33,7 @@ const SCENARIO: &str = include_str!("../../../scenarios/sim/iip-node.toml");
 struct IipNodeScenario {
     #[serde(deserialize_with = "unit")]
     link: BitRate,
-    /// Bytes that a frame occupies the link for beyond its own.
+    /// The link time that a frame takes beyond its own length, in bytes.
     framing: u32,
     /// The phase of each internet.
     #[serde(deserialize_with = "unit")]
@@ -103,10 +103,10 @@ enum Frames {
 struct LoadPoint {
     /// The load of each stream, Mb/s.
     mbps: f64,
-    /// The load that the text plots it at: what its own line carries may be less.
+    /// The load at which the text plots the point. The tester's line may carry less.
     asked: u64,
     loss: f64,
-    /// By internet.
+    /// The trial of each internet.
     flows: Vec<FlowTrial>,
     /// The part of each guest's processor, percent.
     cpu: Vec<f64>,
@@ -126,7 +126,7 @@ struct IipNodeModel {
     seed: u64,
 }
 
-/// Shows the part.
+/// Shows the row.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     let model = IipNodeModel::new(rec)?;
     held_out(rec, &model)?;
@@ -149,7 +149,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     })
 }
 
-/// Claims that the sizes that nothing was fitted to cost what table 1 says (Figs 7, 8 and 12).
+/// Claims that guests spend on sizes that nothing was fitted to what table 1 says (Figs 7, 8 and
+/// 12).
 fn held_out(rec: &mut Recording<'_>, model: &IipNodeModel) -> Result {
     let mut off = Vec::new();
     for (at, tenant) in TENANTS.iter().enumerate() {
@@ -189,7 +190,7 @@ fn prose(rec: &mut Recording<'_>, model: &IipNodeModel) -> Result {
     Ok(())
 }
 
-/// Keeps what a sweep shows.
+/// Keeps and prints the series of a sweep.
 fn keep(rec: &mut Recording<'_>, sweep: &LoadSweep) -> Result {
     let of = |value: fn(&LoadPoint) -> f64| sweep.points.iter().map(value).collect::<Vec<f64>>();
     let columns: [(&str, &str, Vec<f64>); 5] = [
@@ -303,25 +304,25 @@ fn random_sizes(rec: &mut Recording<'_>, sweep: &LoadSweep) -> Result {
 }
 
 impl LoadPoint {
-    /// Returns what arrives of a stream in the mean, Mb/s.
+    /// Returns the mean rate at which a stream arrives, in Mb/s.
     fn carried(&self) -> f64 {
         mean(&self.flows.iter().map(|flow| flow.mbps).collect::<Vec<f64>>())
     }
 
-    /// Returns the mean delay of the three streams' means.
+    /// Returns the mean of the three streams' mean delays, in ms.
     fn mean_ms(&self) -> f64 {
         mean(&self.flows.iter().map(FlowTrial::mean_ms).collect::<Vec<f64>>())
     }
 }
 
 impl LoadSweep {
-    /// Returns the greatest load up to which nothing is lost: the throughput.
+    /// Returns the throughput: the last load before the first one that loses more than [`LOSS`].
     fn knee(&self) -> &LoadPoint {
         let lossy = self.points.iter().position(|point| point.loss > LOSS);
         &self.points[lossy.unwrap_or(self.points.len()).saturating_sub(1)]
     }
 
-    /// Returns a load of about half of the throughput.
+    /// Returns the least load of at least half of the throughput.
     fn calm(&self) -> &LoadPoint {
         let half = self.knee().mbps / 2.0;
         let above = self.points.iter().position(|point| point.mbps >= half);
@@ -346,14 +347,14 @@ impl IipNodeModel {
         Ok(Self { scenario, guests, loads, seed: rec.sim.seed_of(MACHINE) })
     }
 
-    /// Returns the part of a guest's processor by the fitted surface, percent.
+    /// Returns the processor time of a guest by the fitted surface, in per cent.
     fn cpu(&self, guest: usize, frame_bytes: f64, mbps: f64) -> f64 {
         let kpps = mbps * 1e3 / 8.0 / frame_bytes;
         let point = CpuPoint { kpps, frame_bytes, ..CpuPoint::default() };
         self.guests.get(guest).map_or(0.0, |surface| surface.predict(&point))
     }
 
-    /// Returns what a guest takes without packets, percent.
+    /// Returns the processor time of a guest without packets, in per cent.
     fn base(&self, guest: usize) -> f64 {
         self.cpu(guest, 1.0, 0.0)
     }
@@ -361,7 +362,7 @@ impl IipNodeModel {
     /// Returns a guest's time of a packet and of 1024 bytes, on the part of its processor that is
     /// left to packets.
     fn cost(&self, guest: usize) -> PacketCost {
-        // Percent for a thousand packets a second are 10 µs a packet.
+        // One per cent for a thousand packets a second is 10 µs a packet.
         let price = |bytes: f64| {
             let point = CpuPoint { kpps: 1.0, frame_bytes: bytes, ..CpuPoint::default() };
             let percent = self.guests.get(guest).map_or(0.0, |surface| surface.predict(&point));

@@ -2,12 +2,12 @@
 //! TCP of the simulator beside TCP of Linux (row 7).
 //!
 //! All that virtual time says of a tenant's TCP rests on smoltcp's CUBIC, which has no SACK. Both
-//! send through the same queue of Weir's scheduler: on the wire in a running node, in virtual time
-//! in a [`weir_sim::ScheduledLink`]. Compared are goodput, which is what receivers read, and Jain's
-//! index over connections.
+//! TCPs send through the same queue of Weir's scheduler: on the wire in a running node, in virtual
+//! time in a [`weir_sim::ScheduledLink`]. Goodput, which is what receivers read, and Jain's index
+//! over connections are compared.
 //!
-//! In virtual time hosts delay what they send by a random time: without that, connections of one
-//! round trip lock in phase, and some lose nearly all that they send.
+//! In virtual time hosts delay their packets by a random time. Otherwise connections of one round
+//! trip would lock in phase, and some would lose nearly all that they send.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ struct LinuxTcpScenario {
     /// The round trip without queues.
     #[serde(deserialize_with = "unit")]
     round_trip: Nanos,
-    /// The longest time that a host of virtual time takes for a packet.
+    /// The longest time that a host in virtual time takes for a packet.
     #[serde(deserialize_with = "unit")]
     host_delay: Nanos,
     queues: Vec<LinuxTcpQueue>,
@@ -50,9 +50,9 @@ struct LinuxTcpScenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum LinuxTcpQueue {
-    /// One in order of arrival, with the defaults of a policy.
+    /// One queue in order of arrival, with the defaults of a policy.
     Fifo,
-    /// One for each flow, with the defaults of a policy.
+    /// One queue for each flow, with the defaults of a policy.
     Flows,
 }
 
@@ -61,13 +61,13 @@ enum LinuxTcpQueue {
 struct LinuxTcpRuns {
     /// The numbers of connections.
     connections: Vec<u16>,
-    /// The time before they are judged, on the wire.
+    /// The time before connections are judged, on the wire.
     #[serde(deserialize_with = "length")]
     settle: Duration,
-    /// The time before they are judged in virtual time.
+    /// The time before connections are judged, in virtual time.
     #[serde(deserialize_with = "length")]
     settle_virtual: Duration,
-    /// The time for which they are judged.
+    /// The time for which connections are judged.
     #[serde(deserialize_with = "length")]
     duration: Duration,
     /// Runs on the wire and in virtual time.
@@ -77,9 +77,9 @@ struct LinuxTcpRuns {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinuxTcpBounds {
-    /// The distance between goodputs, as a part of that on the wire.
+    /// The largest distance between goodputs, as a part of the one on the wire.
     goodput: f64,
-    /// The distance between Jain's indices.
+    /// The largest distance between Jain's indices.
     jain: f64,
 }
 
@@ -230,7 +230,7 @@ fn in_virtual_time(
     Ok(read.iter().zip(before).map(bits).collect())
 }
 
-/// Reads, counts and forgets.
+/// A reader that counts what it discards.
 struct CountingReader {
     read: Rc<Cell<u64>>,
 }
@@ -242,15 +242,15 @@ impl TcpApplication for CountingReader {
     }
 }
 
-/// Connections begin within so much of each other: threads do not start at one instant.
+/// All connections begin within this time, since threads do not start at one instant.
 const START_NS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: the row would show TCP that does not fill the link. Method: what the scenario says, in
-    /// virtual time alone.
+    /// Goal: the test fails if TCP does not fill the link. Method: the scenario, in virtual time
+    /// alone.
     #[test]
     fn connections_of_virtual_time_fill_the_link() {
         let scenario: LinuxTcpScenario = toml::from_str(SCENARIO).unwrap();

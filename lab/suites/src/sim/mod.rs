@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulated machine beside the machines of the texts (table `sim`).
 //!
-//! All but rows 7, 9 and 10 is in virtual time, so that it holds on any machine; a full run of row
-//! 11 also claims how long it takes.
+//! All rows but 7, 9 and 10 are in virtual time, so that they hold on any machine. A full run of
+//! row 11 also claims how long it takes.
 
 mod bucket;
 mod caps;
@@ -120,10 +120,10 @@ fn logs(rec: &mut Recording<'_>) -> Result {
     };
     let seeds = [1, 2].map(|run| rec.sim.seed_of(run));
     let first = [hash(seeds[0])?, hash(seeds[1])?];
-    // The upper 52 bits, which a sample holds: two results can be compared by them.
+    // The upper 52 bits, which a sample can hold, so that two results can be compared by them.
     let samples = first.map(|hash| float(hash >> 12)).to_vec();
     rec.keep("hash", Series::unordered("1", samples))?;
-    // A build with or without optimization, on any machine, has these.
+    // A build with or without optimization, on any machine, has these hashes.
     if rec.sim.seed == 0 {
         let other = first.iter().zip(RECORDED).filter(|(hash, known)| **hash >> 12 != *known);
         let text = "logs of seed 0 that differ from those on record";
@@ -139,6 +139,6 @@ fn logs(rec: &mut Recording<'_>) -> Result {
     rec.none("seeds", "different seeds with one log", same)
 }
 
-/// The upper 52 bits of the two hashes of row 8 with seed 0. A change of them is a change of the
-/// model: say why.
+/// The upper 52 bits of the two hashes of row 8 with seed 0. If they change, the model has changed:
+/// say why.
 const RECORDED: [u64; 2] = [166_188_845_581_298, 2_083_877_434_305_097];

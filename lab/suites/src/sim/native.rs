@@ -31,8 +31,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     Ok(())
 }
 
-/// Runs and judges a figure as far as virtual time has its parts; `lab` names it. Returns the
-/// scenario that is left.
+/// Runs and judges the parts of a figure that virtual time can run; `lab` names it. Returns the
+/// scenario with these parts.
 ///
 /// # Errors
 /// Nothing of it can be run, or the simulation cannot go on.
@@ -49,9 +49,9 @@ fn record_at(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> 
     defects(rec, scenario, at)
 }
 
-/// Leaves out what virtual time has not, with a note for each: panels whose senders share a
-/// processor, controls of a bridge of today, Weir beside a disk, Xen's back end with what it is not
-/// modelled with.
+/// Leaves out what virtual time cannot run, with a note for each: panels whose senders share a
+/// processor, controls of a bridge of today, Weir beside a disk, and features that the model of
+/// Xen's back end lacks.
 ///
 /// # Errors
 /// Nothing is left.
@@ -115,7 +115,7 @@ fn not_at_the_back_end(scenario: &Scenario, captured: bool) -> Option<&'static s
         .then_some("`credit` is of another bucket than that of Xen's back end")
 }
 
-/// Claims each defect of the text of what stands in the middle before.
+/// Claims that the forwarder before has each defect of the text.
 fn defects(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Result {
     for runs in at.runs(scenario).filter(|runs| runs.variant == Variant::Before) {
         let claims = judge::claims(&rec.result, runs);
@@ -142,7 +142,7 @@ fn defects(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Re
     Ok(())
 }
 
-/// Claims that a tenant got more than each other one, over all repetitions.
+/// Claims that a tenant got more than every other one, over all repetitions.
 fn favours(rec: &mut Recording<'_>, runs: PanelRuns<'_>, favoured: &str) -> Result {
     let mean_of = |rec: &Recording<'_>, name: &str| {
         let all = runs.repeated(&rec.result, name);
@@ -156,7 +156,7 @@ fn favours(rec: &mut Recording<'_>, runs: PanelRuns<'_>, favoured: &str) -> Resu
     rec.claim_samples(runs.all("favours"), text, series, Rule::Min, Bound::at_least(1.1))
 }
 
-/// Claims what a `rate` gives: by Xen's own bucket 3 to 10 % less, by Weir's the rate.
+/// Claims the effect of a `rate`: Xen's own bucket gives 3 to 10 % less, Weir's gives the rate.
 fn rates(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Result {
     for runs in at.runs(scenario) {
         let mut means = Vec::new();
@@ -179,7 +179,8 @@ fn rates(rec: &mut Recording<'_>, scenario: &Scenario, at: RunPlace<'_>) -> Resu
     Ok(())
 }
 
-/// The spread of runs with a `rate`: the model's bucket ticks alike in each run.
+/// A defect that the model lacks: the spread of runs with a `rate`. The model's bucket ticks alike
+/// in each run.
 const NOT_MODELLED: &str = "interval";
 
 const QUICK_REPETITIONS: u32 = 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads a scenario of virtual routers, and refuses what a run could only ignore, divide by or run
-//! out of memory of.
+//! Reads a scenario of virtual routers, and refuses what a run would have to ignore, divide by zero
+//! for, or run out of memory with.
 
 use std::ops::RangeInclusive;
 
@@ -21,8 +21,8 @@ impl RouterScenario {
     /// Reads a scenario; `file` is for errors.
     ///
     /// # Errors
-    /// It is none, a value is out of bounds, a key would be ignored, or an ordering names no router
-    /// of a case.
+    /// The text is no scenario, a value is out of bounds, a key would be ignored, or an ordering
+    /// names no router of a case.
     pub fn parse(file: &str, text: &str) -> Result<Self> {
         let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
@@ -76,7 +76,7 @@ impl RouterScenario {
         Ok(())
     }
 
-    /// Checks a router. Each key is refused where nothing would come of it.
+    /// Checks a router. A key that would have no effect is refused.
     fn check_load(&self, load: &RoutedLoad) -> Checked {
         let RoutedLoad { udp, set_point, controller, published, cap_min, cap, early_drop, .. } =
             *load;
@@ -145,7 +145,7 @@ fn lengths(of: &str, settle: Duration, duration: Duration) -> Checked {
     Ok(())
 }
 
-/// Checks what memory depends on, and what takes time.
+/// Checks the values on which memory and running time depend.
 fn host(host: &RouterHostSpec) -> Checked {
     let RouterHostSpec { hosts, up, down, cost, queue, ring, window, mtu, .. } = *host;
     accept(outside("host.hosts", hosts, 1..=HOSTS_MAX))?;

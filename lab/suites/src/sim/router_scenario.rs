@@ -11,7 +11,7 @@ use weir_units::CpuShare;
 
 use crate::reproduce::scenario::{length, maybe_unit, unit};
 
-/// Hosts of virtual routers, and the orderings that are to hold between them.
+/// Hosts of virtual routers, and the orderings that must hold between their cases.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouterScenario {
@@ -22,10 +22,10 @@ pub struct RouterScenario {
     /// The time before a case is measured, in whole seconds.
     #[serde(deserialize_with = "length")]
     pub settle: Duration,
-    /// The time for which it is measured, in whole seconds.
+    /// The time for which a case is measured, in whole seconds.
     #[serde(deserialize_with = "length")]
     pub duration: Duration,
-    /// Both of a quick run.
+    /// The settling and measuring time of a quick run.
     pub quick: RouterLengths,
     /// The host of all cases.
     pub host: RouterHostSpec,
@@ -58,10 +58,10 @@ pub struct RouterLengths {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouterHostSpec {
-    /// Hosts in a line, each with a router for each of a case's; 1 if it is left out.
+    /// The number of hosts in a line, each of which has all routers of a case; 1 if it is left out.
     #[serde(default = "one")]
     pub hosts: usize,
-    /// Its Xen, on which its accounting depends; 3.4 if it is left out.
+    /// The host's version of Xen, on which its accounting depends; 3.4 if it is left out.
     #[serde(default)]
     pub xen: XenVersion,
     /// Processor time of domain 0 to carry a packet up to a router.
@@ -73,13 +73,13 @@ pub struct RouterHostSpec {
     /// A router's own processor time of a packet.
     #[serde(deserialize_with = "unit")]
     pub cost: Nanos,
-    /// Packets that wait for domain 0 in front of each interface of a router.
+    /// The most packets that wait for domain 0 in front of each interface of a router.
     pub queue: usize,
-    /// Packets in each ring of an interface.
+    /// The most packets in each ring of an interface.
     pub ring: usize,
-    /// Most bytes under way of a connection.
+    /// The most bytes of a connection in flight.
     pub window: usize,
-    /// The length of the longest IP packet, and of those of a flood.
+    /// The length of the longest IP packet, and of a flood's packets.
     pub mtu: usize,
     /// The round trip without the host.
     #[serde(deserialize_with = "unit")]
@@ -89,14 +89,14 @@ pub struct RouterHostSpec {
     pub ack_delay: Nanos,
 }
 
-/// The version of Xen, by what differs between them.
+/// The version of Xen, which decides how processor time is accounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum XenVersion {
-    /// It samples who runs.
+    /// Xen samples which domain runs.
     #[default]
     #[serde(rename = "3.4")]
     V3_4,
-    /// It meters what runs.
+    /// Xen meters how long each domain runs.
     #[serde(rename = "4.1")]
     V4_1,
 }
@@ -123,7 +123,7 @@ pub struct RouterControl {
     /// The least cap of a controller that names none.
     #[serde(deserialize_with = "unit")]
     pub cap_min: CpuShare,
-    /// Errors that move nothing, in parts per million of the set-point.
+    /// The dead zone: errors that leave the cap as it is, in parts per million of the set-point.
     pub dead_zone_ppm: u32,
 }
 
@@ -136,9 +136,9 @@ pub struct RouterCase {
     /// True if a quick run has it too.
     #[serde(default)]
     pub quick: bool,
-    /// The least and the most of all routers together, in kp/s.
+    /// The least and the greatest rate of all routers together, in kp/s.
     pub aggregate_kpps: Option<[f64; 2]>,
-    /// A router's own processor time of a packet, where it is not the host's.
+    /// A router's own processor time of a packet, if it differs from the host's.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub cost: Option<Nanos>,
     /// The routers.
@@ -156,7 +156,7 @@ pub struct RoutedLoad {
     /// The rate of a flood.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub udp: Option<PacketRate>,
-    /// The rate that it is held at, by its cap.
+    /// The rate at which the router is held, by its cap.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub set_point: Option<PacketRate>,
     /// The controller that holds it.
@@ -169,7 +169,7 @@ pub struct RoutedLoad {
     /// The least cap of its controller.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub cap_min: Option<CpuShare>,
-    /// A fixed cap; the set-point is then what it is meant to give.
+    /// A fixed cap. The set-point is then the rate that this cap is meant to give.
     #[serde(default, deserialize_with = "maybe_unit")]
     pub cap: Option<CpuShare>,
     /// True if the set-point is a limit in front of domain 0 instead.
@@ -196,9 +196,9 @@ pub struct RouterLikeness {
     pub text: String,
     /// The measure.
     pub measure: OrderMeasure,
-    /// The places, as of an ordering.
+    /// The places, named as in an ordering.
     pub places: Vec<String>,
-    /// The most that the greatest may be above the least, as a part of it.
+    /// The most by which the greatest may exceed the least, as a part of the least.
     pub within: f64,
 }
 
@@ -211,7 +211,8 @@ pub struct RouterOrder {
     /// The measure.
     pub measure: OrderMeasure,
     /// The places, the greatest first: `CASE/ROUTER`, or `CASE` for a measure of all routers. In a
-    /// line of hosts, a probe's place is `CASE/HOST`, that of the receiver behind the last host.
+    /// line of hosts, a probe's place is `CASE/HOST`; the number behind the last host is the
+    /// receiver's.
     pub falls: Vec<String>,
 }
 
@@ -221,7 +222,7 @@ pub struct RouterOrder {
 pub enum OrderMeasure {
     /// The packets of data a second of a router.
     Rate,
-    /// The mean delay of probes through a router, or in a line until they are answered.
+    /// The mean delay of probes through a router, or in a line until the answer.
     Delay,
     /// The part of a router's packets that is lost.
     Loss,
@@ -233,7 +234,7 @@ pub enum OrderMeasure {
     Off,
     /// The packets of data a second of all routers.
     Aggregate,
-    /// The least rate by the greatest.
+    /// The least rate, divided by the greatest.
     MinMax,
 }
 
@@ -251,8 +252,8 @@ impl RouterScenario {
     }
 
     /// Returns the orderings and likenesses of one figure or table of the text, and the cases that
-    /// these compare; a quick run has them all. `None`: there are none. `label` is what their texts
-    /// begin with, such as `figure 9`.
+    /// they compare, all of which a quick run has too. Returns `None` if there are none. Their
+    /// texts begin with `label`, such as `figure 9`.
     #[must_use]
     pub fn of_figure(&self, label: &str) -> Option<Self> {
         let is_of = |text: &str| text.strip_prefix(label).is_some_and(|rest| rest.starts_with(':'));
@@ -293,7 +294,7 @@ impl OrderMeasure {
         }
     }
 
-    /// Returns the least difference between two places that is an order.
+    /// Returns the least difference between two places that counts as an order.
     pub(super) const fn least_difference(self) -> f64 {
         match self {
             Self::Rate | Self::Aggregate | Self::Delay => 0.1,

@@ -94,7 +94,7 @@ pub(super) fn record(rec: &mut Recording<'_>, scenario: &RouterScenario) -> Resu
     Ok(())
 }
 
-/// Claims that what an ordering names falls from place to place.
+/// Claims that the measure of an ordering falls from place to place.
 fn judge_order(
     rec: &mut Recording<'_>,
     number: usize,
@@ -105,7 +105,7 @@ fn judge_order(
     let falls: Vec<f64> = values.windows(2).map(|pair| pair[0] - pair[1]).collect();
     rec.say(&format!("{}: {values:.3?}", order.text));
     let series = Series::unordered(order.measure.unit(), falls);
-    // Equal is no order.
+    // Equal values are not in order.
     let bound = Bound::at_least(order.measure.least_difference());
     rec.claim_samples(format!("order-{number}"), &order.text, series, Rule::Min, bound)
 }
@@ -141,7 +141,7 @@ fn values(
     places.iter().map(value).collect()
 }
 
-/// The measures of a case, by router; in a line of hosts those of probes are by who answers.
+/// The measures of a case, by router. In a line of hosts, the measures of probes are by answerer.
 #[derive(Clone, Debug, Default)]
 struct CaseRun {
     /// Thousands of packets of data a second.
@@ -166,7 +166,7 @@ struct RoutersRun {
     router_of: Vec<usize>,
     /// The first flow that is a probe.
     probes_from: usize,
-    /// The controllers: of each host, of each of its routers.
+    /// The controllers, by host and router.
     controllers: Vec<Vec<Option<HeldRouter>>>,
     /// The counts at the end of the last second, in the same order.
     counts: Vec<Vec<(RouterHostCounts, Nanos)>>,
@@ -221,7 +221,7 @@ impl CaseRun {
             |counts: &[Vec<(RouterHostCounts, Nanos)>]| counts.first().cloned().unwrap_or_default();
         let probes = float(duration * 1_000_000_000) / float(PROBE_PERIOD.as_nanos());
         let probe_loss = |delays: &Vec<f64>| {
-            // One more or less is at either end of the time.
+            // The number of probes within the time may be one more or one less.
             (1.0 - float(delays.len() as u64) / probes).max(0.0)
         };
         Ok(Self {
@@ -308,7 +308,7 @@ impl RoutersRun {
         self.router_of.len() - self.probes_from
     }
 
-    /// Runs to the end of a second, in which controllers decide.
+    /// Runs to the end of a second, when the controllers decide.
     fn second(&mut self, second: u64) -> Result<SecondSeen> {
         let now = Instant::ZERO + Nanos::from_secs(second);
         let routers = self.counts.first().map_or(0, Vec::len);
@@ -370,7 +370,7 @@ fn connections(host: &RouterHostSpec, case: &RouterCase) -> (Vec<TcpConnection>,
     let (mut connections, mut router_of) = (Vec::new(), Vec::new());
     for (router, load) in case.routers.iter().enumerate() {
         for _ in 0..load.tcp {
-            // Not all at once.
+            // Connections begin one after another.
             let start = Instant::from_nanos(17_000_000 * connections.len() as u64);
             connections.push(TcpConnection {
                 control: CongestionControl::Cubic,
@@ -423,8 +423,8 @@ fn controllers(
     Ok(all)
 }
 
-/// Returns the controller of a router, and the cap that it begins with: none, but for one as
-/// published.
+/// Returns the controller of a router, and the cap that it begins with: the least one for a
+/// controller as published, a whole processor for any other.
 fn controller(
     scenario: &RouterScenario,
     load: &RoutedLoad,

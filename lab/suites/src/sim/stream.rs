@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A stream of the Jitter text beside two busy domains on one processor (row 5).
 //!
-//! The text's machine is Xen 4.1.0: credits are debited exactly, and one that has saved too many
-//! earns none until a tick finds it. The stream has 60 % by weight and uses 55: it saves credit,
-//! loses it, is in debt, and waits for two turns of its neighbours. Its delay is a staircase: up by
-//! what it waited, down with each piece by what a period is longer than the work. The text gives
-//! neither period nor work, but 55 % and pieces each some milliseconds; 5.013 ms are no part of a
-//! tick, with which an even 5 ms would lock.
+//! The text's machine is Xen 4.1.0: credits are debited exactly, and a domain that has saved too
+//! many earns none until a tick finds it. The stream has 60 % by weight and uses 55: it saves
+//! credit, loses it, is in debt, and waits for two turns of its neighbours. Its delay is a
+//! staircase: up by the time that it waited, down with each piece by the period less the work. The
+//! text gives neither period nor work, but 55 % and pieces every few milliseconds. 5.013 ms do not
+//! divide a tick; an even 5 ms would lock to it.
 
 use weir_experiment::prelude::*;
 use weir_sim::{
@@ -87,8 +87,8 @@ impl StreamDelays {
     }
 }
 
-/// Returns the per cent of late pieces whose delay is that of the piece before, less what a period
-/// is longer than the work, or from [`JUMP`] to [`JUMP_MAX`] above it.
+/// Returns the per cent of late pieces whose delay is the delay of the piece before less the excess
+/// of the period over the work, or from [`JUMP`] to [`JUMP_MAX`] above it.
 fn stairs(late: &[u64]) -> f64 {
     let down = PERIOD.saturating_sub(WORK).as_nanos();
     let (mut all, mut fit) = (0_u64, 0_u64);
@@ -112,19 +112,19 @@ const DOMAINS: [DomainWork; 3] = [
     DomainWork::Busy,
 ];
 
-/// 60, 20 and 20 %.
+/// The weights, for 60, 20 and 20 %.
 const WEIGHTS: [u32; 3] = [384, 128, 128];
 
 const PERIOD: Nanos = Nanos::from_micros(5013);
 
-/// 55 % of the period.
+/// The work: 55 % of the period.
 const WORK: Nanos = Nanos::from_micros(2757);
 
 /// The least way up a stair: a tick.
 const JUMP: Nanos = Nanos::from_millis(10);
 /// The greatest way up: two turns of neighbours.
 const JUMP_MAX: Nanos = Nanos::from_millis(60);
-/// The most that a way down may be off.
+/// The most by which a step down may be off.
 const DOWN_OFF_MAX: Nanos = Nanos::from_micros(1);
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! time.
 //!
 //! The loop is that of the daemon's thread: sleep until the next loop is due, but for a second at
-//! most; follow a changed policy; tick. Between, the world forwards, and things happen.
+//! most; follow a changed policy; tick. In between, the world forwards, and the plan's events
+//! happen.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +31,7 @@ pub(crate) struct LoopsRun {
     pub(crate) policy: Policy,
     /// The true time since the start.
     pub(crate) now: Instant,
-    /// The clock's lead on the true time, in nanoseconds.
+    /// The clock's lead over the true time, in nanoseconds.
     clock_off: i64,
     /// The control of routers that left the policy, to come back.
     removed: BTreeMap<usize, Value>,
@@ -206,7 +207,7 @@ impl LoopsRun {
             self.faults.iter().copied().partition(|(end, _)| *end <= self.now);
         self.faults = on;
         for (_, fault) in over {
-            // Two of a kind may overlap: the later one ends it.
+            // Two faults of a kind may overlap: the fault lasts until the later one ends.
             let goes_on =
                 |(_, other): &(Instant, SwarmFault)| format!("{other:?}") == format!("{fault:?}");
             if !self.faults.iter().any(goes_on) {
@@ -291,7 +292,7 @@ impl LoopsRun {
         self.follow();
     }
 
-    /// Returns the policy as the manager is told it: with a mutant, not as it is.
+    /// Returns the policy that the manager is given. Some mutants falsify it.
     fn told(&self) -> Policy {
         let mut policy = self.policy.clone();
         match self.mutant {
@@ -316,7 +317,7 @@ impl LoopsRun {
         policy
     }
 
-    /// Judges a node that has settled: its rates, the same after a crash, and what it leaves.
+    /// Judges a settled node: its rates, its routers after a crash, and what its end leaves behind.
     fn judge_end(&mut self) -> Result<(), SwarmRunError> {
         self.judge_rates()?;
         let kept = self.judge.standing(&self.manager, &self.policy, &self.world);
@@ -334,7 +335,7 @@ impl LoopsRun {
 
     /// Judges the rates over the first window in which contention neither begins nor ends, and
     /// nobody's grade changes. Contention that keeps coming back ends for 30 s at most, so that one
-    /// of so many windows is steady; the last one is judged in any case.
+    /// of [`WINDOWS_MOST`] windows is steady. The last window is judged in any case.
     fn judge_rates(&mut self) -> Result<(), SwarmRunError> {
         for window in 1..=WINDOWS_MOST {
             let (before, regime) = (self.judge.mark(&self.world), Judge::regime(&self.manager));

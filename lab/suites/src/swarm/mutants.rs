@@ -2,7 +2,7 @@
 //! The invariants of a swarm, and a planted fault for each.
 //!
 //! A check that cannot fail proves nothing. Each fault sits in the harness, beneath or beside the
-//! code that ships, and must be caught by the invariant that it is against within a hundred seeds.
+//! code that ships, and its invariant must catch it within a hundred seeds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,14 @@ use std::str::FromStr;
 /// A statement that holds in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// The set-points of routers that use them, and what the others use, are within the capacity.
+    /// The set-points of routers that use them, and the rates of the others, are within the
+    /// capacity.
     Capacity,
-    /// A router under police is held at no less than its minimum, unless it is stopped.
+    /// A router under police is held at its minimum or above, unless it is stopped.
     Minimum,
-    /// A router that asks for no more than its guarantee has what it asks for, whatever others do.
+    /// A router that asks for no more than its guarantee gets what it asks for, whatever others do.
     Innocent,
-    /// Much capacity is idle only if every router that never flooded has what it asks for.
+    /// Much capacity is idle only if every router that never flooded gets what it asks for.
     Spare,
     /// Every cap is within the policy's range, and limits are where there is an ingress.
     Range,
@@ -29,17 +30,17 @@ pub enum Invariant {
     Budgets,
     /// The manager holds the routers of the policy in force, in their states.
     Policy,
-    /// After the last fault every router comes to the rate that it is to have.
+    /// After the last fault every router reaches the rate that it should have.
     Convergence,
-    /// A node that crashed and started again comes to what it was before.
+    /// A node that crashed and started again treats its routers as before.
     Adoption,
     /// The end of a node leaves no cap, no limit and no class behind.
     Restored,
-    /// Every frame is sent, dropped under a reason, or waits; none is dropped after scheduling.
+    /// Every frame is sent, is dropped for a reason, or waits; none is dropped after scheduling.
     Conservation,
     /// Frames of one source and interface leave in their order.
     Order,
-    /// In no time does more leave than rate and burst allow.
+    /// In no interval does more leave than rate and burst allow.
     Rate,
     /// A vif with a minimum gets it while it asks for it.
     Share,
@@ -52,17 +53,17 @@ pub enum Invariant {
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SwarmMutant {
-    /// The manager is told a capacity that is a half larger.
+    /// The manager is told a capacity that is larger by half.
     SharesTooMuch,
     /// The manager is told half of each minimum.
     HalvesMinimums,
     /// The meters of routers with vifs see five times what is offered.
     BlamesInnocents,
-    /// A router is all but stopped beside one that is limited.
+    /// The router beside one that is limited is nearly stopped.
     LimitsNeighbours,
     /// The manager is not told the range of caps.
     IgnoresRange,
-    /// The actuator does each call 40 times.
+    /// Each call of the actuator counts as 40.
     CallsTooOften,
     /// The manager is not told of dry runs.
     ActsInDryRuns,
@@ -72,7 +73,7 @@ pub enum SwarmMutant {
     LosesChanges,
     /// Limits are set to seven tenths of what was requested.
     HoldsLess,
-    /// A start after a crash undoes nothing of the run before.
+    /// A start after a crash does not undo what the run before left.
     ForgetsAfterCrash,
     /// A router that is given back keeps its cap.
     KeepsCaps,
@@ -91,7 +92,7 @@ pub enum SwarmMutant {
 }
 
 impl Invariant {
-    /// All of them.
+    /// All invariants.
     pub const ALL: [Self; 18] = [
         Self::Capacity,
         Self::Minimum,
@@ -113,7 +114,7 @@ impl Invariant {
         Self::Panic,
     ];
 
-    /// Its name.
+    /// Returns the invariant's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -162,7 +163,7 @@ impl SwarmMutant {
         (Self::Panics, Invariant::Panic),
     ];
 
-    /// Its name.
+    /// Returns the fault's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

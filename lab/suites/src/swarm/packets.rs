@@ -65,7 +65,8 @@ fn segment(draws: &mut Seed) -> PacketSegment {
     PacketSegment { change, lasts: Nanos::from_millis(draws.between(20, 250)) }
 }
 
-/// Draws a minimum. All fit, whatever the port has; the first may be more than a fair share.
+/// Draws a minimum. All minimums fit, whatever rate the port has; the first may be more than a fair
+/// share.
 fn minimum(draws: &mut Seed, vif: usize) -> u64 {
     draws.between(0, if vif == 0 { PORT_LEAST - 6 } else { 2 })
 }
@@ -124,7 +125,8 @@ impl PacketRun {
             offered: 0,
             violations: Vec::new(),
         };
-        // Downwards first, then upwards by vif: those of the last vif are the last.
+        // Downward sources first, then upward ones by vif, so that the last vif's source is the
+        // last.
         for at in 0..VIFS - 1 {
             let rate = run.draws.between(1, 20);
             run.add_source((up, WIRE), mac(at), rate);
@@ -240,14 +242,14 @@ impl PacketRun {
         Ok(())
     }
 
-    /// Returns frames dropped before a queue and after it, less those copied, and frames that wait.
+    /// Returns the numbers of frames dropped before a queue, dropped after it, copied, and waiting.
     fn account(&self) -> [u64; 4] {
         let (mut dropped, mut after, mut copies) = (0, 0, 0);
         for iface in self.node.interfaces() {
             for direction in Direction::ALL {
                 let counters = self.node.counters(iface, direction);
                 dropped += counters.dropped_total().packets;
-                // A limit of a router drops what waits before it; that is no schedule's.
+                // Frames that a router's limit drops while they wait are not the scheduler's.
                 let limited = counters.dropped_after_for(Reason::RouterPackets).packets;
                 dropped += limited;
                 after += counters.dropped_after.packets - limited;
@@ -283,7 +285,7 @@ impl PacketRun {
 
     fn judge_order(&mut self, left: &[Departure]) {
         for departure in left {
-            // A sender that begins anew numbers anew, and later.
+            // A sender that begins anew counts from zero again, but offers later.
             let number = (departure.offered, departure.number);
             let before = self.newest.insert(departure.source, number);
             if before.is_some_and(|before| number <= before) {
@@ -293,7 +295,8 @@ impl PacketRun {
         }
     }
 
-    /// Judges each window of the segment: at most burst, one frame and the rate's part leave.
+    /// Judges each window of the segment: no more leaves than the rate allows, the burst and two
+    /// frames.
     fn judge_rates(&mut self, left: &[Departure]) {
         let up = self.node.switch.port_iface(PortId(0));
         let limits = self.policy.vifs.iter().enumerate().filter_map(|(at, vif)| {
@@ -390,7 +393,7 @@ fn policy(draws: &mut Seed) -> Policy {
     policy
 }
 
-/// Returns the policy as the switch is told it: with a mutant, not as it is.
+/// Returns the policy that the switch is given. Some mutants falsify it.
 fn told(policy: &Policy, mutant: Option<SwarmMutant>) -> Policy {
     let mut told = policy.clone();
     match mutant {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A seed's plan: a policy, routers, and what happens to them. It is data, so that a run that
-//! fails can be repeated without most of it.
+//! A seed's plan: a policy, routers, and the events of a run. It is data, so that a run that fails
+//! can be repeated with few of them.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -57,9 +57,9 @@ pub(crate) enum SwarmEvent {
 pub(crate) enum SwarmFault {
     /// A router's meters stand still.
     Frozen(usize),
-    /// A router's device is away, so that no sample comes.
+    /// A router's device is gone, so that there is no sample.
     NoDevice(usize),
-    /// A router's process is away.
+    /// A router's process is gone.
     Dead(usize),
     /// A router's actuator refuses.
     Refuses(usize),
@@ -67,7 +67,7 @@ pub(crate) enum SwarmFault {
     ClassFails(usize),
     /// The switch takes no limits.
     LimitsFail,
-    /// Nothing of the host can be undone.
+    /// The host refuses to undo anything.
     GiveBackFails,
 }
 
@@ -78,7 +78,7 @@ impl SwarmPlan {
         let machine = draws.one_in(MACHINE_ONE_IN);
         let count = usize::try_from(draws.between(3, 5)).unwrap_or(3);
         let mut makes = PlanMaker {
-            // A simulated machine forwards each packet: a fiftieth as many of them.
+            // A simulated machine forwards each packet, so that its rates are a fiftieth.
             unit: if machine { 20 } else { 1000 },
             machine,
             capacity: draws.between(60, 150),
@@ -103,7 +103,7 @@ struct PlanMaker {
     draws: Seed,
     unit: u64,
     machine: bool,
-    /// In units.
+    /// The node's capacity, in units.
     capacity: u64,
     polices: bool,
     count: usize,
@@ -176,7 +176,7 @@ impl PlanMaker {
         format!("type = \"periodic\"\ndeadline = \"{deadline}ms\"\ncpu = \"{cpu}%\"")
     }
 
-    /// Returns a minimum, in units: all of them may fit.
+    /// Returns a minimum, in units, such that all minimums may fit.
     fn least(&mut self) -> u64 {
         let each = self.capacity / (self.count as u64 + 1);
         self.draws.between(1, each.saturating_sub(6).max(1))
@@ -190,8 +190,8 @@ impl PlanMaker {
     }
 
     fn router(&mut self, at: usize) -> RouterSpec {
-        // A whole processor forwards 100 to 200 units. On a machine fewer: Xen's scheduler evens a
-        // small cap out over far more than the 30 ms of its accounting.
+        // A whole processor forwards 100 to 200 units a second. On a machine it forwards fewer:
+        // Xen's scheduler evens a small cap out over far more than the 30 ms of its accounting.
         let (least, most) = if self.machine { (40, 80) } else { (100, 200) };
         let cost = Nanos::new(1_000_000_000 / self.unit / self.draws.between(least, most));
         RouterSpec { name: name_of(at), vifs: has_vif(at), offered: self.offer(), cost }
@@ -316,7 +316,7 @@ impl fmt::Display for SwarmStep {
     }
 }
 
-/// The time within which everything happens.
+/// The time within which all events happen.
 pub(crate) const STEPS_WITHIN_MS: u64 = 25_000;
 
 /// One seed in so many has its routers on a simulated machine.

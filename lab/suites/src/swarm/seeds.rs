@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Seeds: one is run, many are run on all processors, and one that fails is shrunk.
+//! Runs one seed, runs many on all processors, and shrinks one that fails.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,13 +28,13 @@ pub struct SwarmFailure {
     pub mutant: Option<SwarmMutant>,
     /// The broken invariants.
     pub violations: Vec<Violation>,
-    /// The events without which it would not be, by position; `None`: all.
+    /// The positions of the events that are needed to break it; `None`: all.
     pub kept: Option<Vec<usize>>,
     /// The kept events as text.
     pub events: Vec<String>,
 }
 
-/// Runs a seed, with these of its events alone if `kept` names any. A panic is a violation, too.
+/// Runs a seed; with `kept`, with these of its events alone. A panic is a violation, too.
 ///
 /// # Errors
 /// The seed cannot be run: a defect of the harness.
@@ -43,7 +43,7 @@ pub fn run_seed(
     mutant: Option<SwarmMutant>,
     kept: Option<&[usize]>,
 ) -> Result<(Vec<Violation>, SwarmTally), SwarmRunError> {
-    // All that the run touches is its own, and gone with it.
+    // The run owns everything that it touches, so that nothing of it outlives a panic.
     let run = AssertUnwindSafe(|| run_parts(seed, mutant, kept));
     std::panic::catch_unwind(run).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -91,7 +91,7 @@ fn shaper(seed: u64, mutant: Option<SwarmMutant>) -> Option<Violation> {
     Some(Violation { invariant: Invariant::Shaper, at: Instant::ZERO, text })
 }
 
-/// Leaves out events of a failing seed for as long as the first of its invariants stays broken.
+/// Leaves out events of a failing seed as long as the first broken invariant stays broken.
 ///
 /// # Errors
 /// The seed cannot be run.
@@ -118,8 +118,8 @@ pub fn shrink(seed: u64, mutant: Option<SwarmMutant>) -> Result<SwarmFailure, Sw
     SwarmFailure::of(seed, mutant, &kept.into_iter().collect())
 }
 
-/// Runs seeds on all processors, and calls `report` for each one that fails, which says whether to
-/// go on.
+/// Runs seeds on all processors. Calls `report` for each seed that fails; it returns whether to go
+/// on.
 ///
 /// # Errors
 /// A seed cannot be run.

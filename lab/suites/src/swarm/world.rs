@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The host beneath the manager of a swarm's run: routers, meters, actuators, real-time budgets.
 //!
-//! It is the shipped manager's own seam ([`CounterReader`], [`RouterPlatform`],
+//! It implements the interfaces of the shipped manager ([`CounterReader`], [`RouterPlatform`],
 //! [`ClassPlatform`]), and each part of it can be made to fail. The routers are either the plants
 //! of `weir-control` or domains of a [`SimMachine`] under Xen's credit scheduler. Whatever an
 //! invariant judges is read from here, not from the manager.
@@ -23,7 +23,7 @@ use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 use super::mutants::SwarmMutant;
 
-/// The host, shared by the manager's three interfaces and the one who judges.
+/// The host, shared by the manager's three interfaces and the judge.
 #[derive(Clone)]
 pub(crate) struct SwarmWorld(Arc<Mutex<WorldState>>);
 
@@ -60,13 +60,13 @@ pub(crate) struct WorldRouter {
     pub(crate) dead: bool,
     pub(crate) refuses: bool,
     pub(crate) class_fails: bool,
-    /// The least and the largest cap that were ever set, since the judge looked last.
+    /// The least and the largest cap that were set since the judge last looked.
     pub(crate) caps_set: Option<(CpuShare, CpuShare)>,
     /// True if a limit was requested where there is no ingress to limit.
     pub(crate) limited_in_vain: bool,
     realtime: bool,
     reading: Reading,
-    /// Counts its processes: an endpoint of an earlier one is gone.
+    /// The number of the router's present process. An endpoint of an earlier process is gone.
     process: u64,
     plant: SimulatedRouter,
 }
@@ -91,8 +91,8 @@ pub(crate) struct RouterSpec {
 }
 
 impl SwarmWorld {
-    /// Makes a host; with an `accounting` its routers are domains of a simulated machine that
-    /// meters so, each with a processor of its own.
+    /// Makes a host. With `accounting`, its routers are domains of a simulated machine that charges
+    /// processor time in that way, each with a processor of its own.
     pub(crate) fn new(
         routers: &[RouterSpec],
         accounting: Option<CreditAccounting>,
@@ -140,8 +140,7 @@ fn make_machine(
 }
 
 impl WorldState {
-    /// Lets all routers forward for a while: `span` by the true time, after which the clock shows
-    /// `now`.
+    /// Lets all routers forward for `span` of true time, after which the clock shows `now`.
     pub(crate) fn forward(&mut self, span: Nanos, now: Instant) -> Result<(), SimError> {
         self.now = now;
         match self.machine.take() {
@@ -206,12 +205,13 @@ impl WorldState {
         Ok(())
     }
 
-    /// Returns how many times of what is offered the meters see.
+    /// Returns the factor by which the meters exaggerate the offered packets; 1 without a mutant.
     fn seen_factor(&self) -> u64 {
         if self.mutant == Some(SwarmMutant::BlamesInnocents) { 5 } else { 1 }
     }
 
-    /// Returns the cap in force: what the ledger left of it, for a router with a class.
+    /// Returns the cap in force; for a router with a real-time budget, the budget that the ledger
+    /// left it.
     pub(crate) fn cap_of(&self, at: usize) -> CpuShare {
         let Some(router) = self.routers.get(at) else { return CpuShare::ONE };
         let whole = CpuShare::ONE;
@@ -235,8 +235,8 @@ impl WorldState {
         budgets.into_iter().collect()
     }
 
-    /// Kills the node's process: its limits go with its switch, caps and classes stay. The next
-    /// start undoes what the journals name.
+    /// Kills the node's process and undoes what the next start would undo by the journals: limits
+    /// go with the switch, then caps and classes are handed back.
     pub(crate) fn crash(&mut self) {
         let forgets = self.mutant == Some(SwarmMutant::ForgetsAfterCrash);
         for router in &mut self.routers {
@@ -307,7 +307,7 @@ impl WorldRouter {
         self.cap.is_some() || self.limit.is_some()
     }
 
-    /// Returns true if nothing reaches it, or nothing is there to forward.
+    /// Returns true if its process or its device is gone.
     pub(crate) const fn is_away(&self) -> bool {
         self.dead || self.no_device
     }
@@ -503,7 +503,7 @@ impl Actuator for WorldEndpoint {
             Ok(())
         });
         match released {
-            // Harmless without a router.
+            // The cap is gone with the process.
             Err(CapError::Gone { .. }) => Ok(()),
             other => other,
         }
@@ -549,7 +549,7 @@ impl ClassPlatform for SwarmWorld {
     }
 
     fn check_core(&self, core: u32) -> Result<(), RouterError> {
-        // All of its processors are shared.
+        // All processors of this host are shared.
         Err(RouterError::SharedCore(core))
     }
 
@@ -584,7 +584,8 @@ const NEVER: u64 = 1_000_000_000_000_000;
 /// The instant at which a run begins: a clock that is set back must not reach zero.
 pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000_000);
 
-/// Processors that real-time classes share, and what of each they may have, in per cent.
+/// The processors that real-time classes share, and the part of each that they may have, in per
+/// cent.
 pub(crate) const PROCESSORS: u32 = 2;
 pub(crate) const GRANTED: u32 = 95;
 

@@ -19,7 +19,7 @@ use super::discover::XenHost;
 use super::load::{self, SentPackets};
 use super::spec::{GuestLoad, XenSpec, refused};
 
-/// Guests that packets are offered to.
+/// Guests under load.
 pub(super) struct GuestBench<'a> {
     pub(super) xen: &'a XenHost,
     pub(super) guests: Vec<XenGuest<'a>>,
@@ -28,21 +28,21 @@ pub(super) struct GuestBench<'a> {
     due_ns: u64,
 }
 
-/// The control loop of a guest: by its cap alone.
+/// The control loop of a guest, by its cap alone.
 pub(super) type GuestLoop = ControlLoop<GuestMeter, Box<dyn Controller + Send>, XlCap>;
 
 /// A guest and its control loop.
 pub(super) struct XenGuest<'a> {
     pub(super) name: &'a str,
     pub(super) control: GuestLoop,
-    /// Its place in the meter of links.
+    /// The guest's place in the meter of links.
     place: usize,
     sent: &'a SentPackets,
-    /// Makes samples where no controller decides.
+    /// Makes samples when no controller decides.
     sampler: Sampler,
 }
 
-/// The meter of a guest: what the bench has read of it, with all others, in this period.
+/// The meter of a guest: the reading that the bench took of all guests in this period.
 pub(super) struct GuestMeter(Option<Reading>);
 
 impl Meter for GuestMeter {
@@ -53,7 +53,7 @@ impl Meter for GuestMeter {
 }
 
 impl XenGuest<'_> {
-    /// Makes the loop anew, without a controller and with an empty log.
+    /// Replaces the loop by a new one, without a controller and with an empty log.
     pub(super) fn renew(&mut self) -> Result<(), ExperimentError> {
         let detached = || refused(format!("guest {}: its loop has no actuator", self.name));
         let (meter, actuator) = self.control.detach().ok_or_else(detached)?;
@@ -62,7 +62,7 @@ impl XenGuest<'_> {
         Ok(())
     }
 
-    /// Has the loop decide by what was read at `now`. What fails is in its log.
+    /// Has the loop decide by the reading at `now`. Errors are in the loop's log.
     pub(super) fn step(&mut self, now: Instant, reading: Option<Reading>) {
         if let Some(meter) = self.control.meter_mut() {
             meter.0 = reading;
@@ -136,12 +136,12 @@ impl<'a> GuestBench<'a> {
         Ok(Self { xen, guests, links, due_ns: 0 })
     }
 
-    /// The next reading is due now, and not a period after the last one.
+    /// Makes the next reading due now, instead of a period after the last one.
     pub(super) fn restart(&mut self) {
         self.due_ns = clock::monotonic_ns();
     }
 
-    /// The counters of all guests when they are due: a period after the last time.
+    /// Waits until a period has passed since the last time, and reads the counters of all guests.
     pub(super) fn read(&mut self) -> Result<(Instant, Vec<Option<Reading>>), ExperimentError> {
         clock::sleep_until(self.due_ns)?;
         let now = now();
@@ -149,13 +149,13 @@ impl<'a> GuestBench<'a> {
         self.links.read(now)?;
         let reading = |guest: &XenGuest<'_>| {
             let reading = self.links.reading(guest.place)?;
-            // What was dropped before the device is not in the device's counters.
+            // Packets dropped before the device are missing from the device's counters.
             Some(Reading { offered: Some(guest.sent.packets()), ..reading })
         };
         Ok((now, self.guests.iter().map(reading).collect()))
     }
 
-    /// So many samples of each guest, one after the other, from now on.
+    /// Takes that many samples of each guest, one after the other, from now on.
     pub(super) fn samples(&mut self, count: usize) -> Result<Vec<Vec<Sample>>, ExperimentError> {
         let mut samples = vec![Vec::new(); self.guests.len()];
         self.guests.iter_mut().for_each(|guest| guest.sampler.forget());
@@ -189,7 +189,7 @@ impl<'a> GuestBench<'a> {
             guest.control.deactivate(now());
             guest.execute()
         };
-        // All of them, whichever fails.
+        // Release all guests, whichever fails.
         let released: Vec<Result<(), ExperimentError>> =
             self.guests.iter_mut().map(release).collect();
         released.into_iter().collect()
@@ -200,7 +200,7 @@ pub(super) fn now() -> Instant {
     Instant::from_nanos(clock::monotonic_ns())
 }
 
-/// The text's (§6).
+/// The text's period (§6).
 pub(super) const PERIOD: Nanos = Nanos::from_secs(1);
 
 /// An emulated processor forwards far less than the bound.

@@ -3,9 +3,9 @@
 //! xtask xen-lab --scheduler rtds` runs in domain 0.
 //!
 //! Two guests that never wait share a processor. The first has a quarter of it and no more
-//! (`ceiling`), the second 40 % and what is spare. Then the node is asked for more
-//! than there is, the second has a weight instead, and the node ends. RTDS and `xl` are asked what
-//! holds, not the node.
+//! (`ceiling`), the second 40 % and what is spare. Then the node is asked for more than there is,
+//! the second guest gets a weight instead, and the node ends. RTDS and `xl` are asked what holds,
+//! not the node.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub struct XenClassesSpec {
     pub folder: PathBuf,
 }
 
-/// Runs it: budgets, shares of the processor, a set that does not fit, and the way back.
+/// Runs the row: budgets, shares of the processor, a set that does not fit, and the way back.
 ///
 /// # Errors
 /// This is no domain 0 under RTDS with two guests, or a step failed.
@@ -132,7 +132,7 @@ fn by_weight(
     rec.count(format!("{ROW}/rtds/weight"), text, u64::from(found.is_some()), Bound::equal(1.0))
 }
 
-/// The shares of a processor that guests had in each window, in percent.
+/// Returns the shares of a processor that guests had in each window, in percent.
 fn shares(on: &Host, guests: [&String; 2]) -> Result<[Vec<f64>; 2]> {
     let mut shares = [Vec::new(), Vec::new()];
     let times = || -> Result<(u64, [u64; 2])> {
@@ -161,7 +161,8 @@ fn budgets(on: &Host) -> Result<Vec<DomainBudget>> {
     xl_text::budgets(&text).map_err(refused)
 }
 
-/// A router for each guest. The node has no packets here; its worker must not be in the way.
+/// Returns a policy with a router for each guest. The node has no packets here, and its worker must
+/// not be in the way.
 fn policy(guests: [(&String, RealtimeKind); 2], shares: [CpuShare; 2]) -> Policy {
     let mut policy = Policy::new(NAME);
     policy.node.reservation = Reservation::None;
@@ -180,13 +181,13 @@ const ROW: &str = "jitter.6";
 const NAME: &str = "xen-classes";
 const PERIOD: Nanos = Nanos::from_millis(10);
 const SHARES: [CpuShare; 2] = [CpuShare::from_percent(25), CpuShare::from_percent(40)];
-/// Percent of a processor: the row's, and the second guest's guarantee without what `xl list` and
-/// the scheduler's own work take.
+/// The bounds in percent of a processor: the row's, and the second guest's guarantee less what `xl
+/// list` and the scheduler itself use.
 const BOUNDS: [[f64; 2]; 2] = [[23.0, 28.0], [38.0, 77.0]];
 
 const TOO_MUCH: CpuShare = CpuShare::from_percent(80);
-/// Twice 80 %, and the 40 % that domain 0 has from its start; two processors less 80 % for the
-/// largest.
+/// The texts of the refusal: twice 80 %, and the 40 % that domain 0 has from its start, against two
+/// processors less 80 % for the largest.
 const REFUSAL: [&str; 2] = ["add up to 200%", "must be at most 120%"];
 
 /// The guarantee of the first guest. Two processors carry 150 % with it, as it is the largest; it
@@ -194,8 +195,8 @@ const REFUSAL: [&str; 2] = ["add up to 200%", "must be at most 120%"];
 const HALF: CpuShare = CpuShare::from_percent(50);
 
 const WINDOWS: usize = 3;
-/// `xl list` has steps of 0.1 s.
+/// The length of a window. `xl list` has steps of 0.1 s.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Each call of `xl` takes a tenth of a second and more here.
+/// The longest wait for the classes. Each call of `xl` takes a tenth of a second and more here.
 const APPLIED_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(500);

@@ -14,7 +14,7 @@ use super::bench::{GuestBench, XenGuest, now};
 use super::picture::{self, GuestCourse, GuestSample};
 use super::spec::{XenSpec, refused, write};
 
-/// The knowledge before set-points are held.
+/// What is known before set-points are held.
 pub(super) struct HoldPlan {
     /// The rate of each guest without a cap.
     pub(super) capacity: Vec<PacketRate>,
@@ -22,8 +22,8 @@ pub(super) struct HoldPlan {
     pub(super) trained: Vec<Identified>,
 }
 
-/// Weir's controller at two set-points of each guest; beside it, without a bound, the text's at the
-/// first ones; logs and a picture.
+/// Holds each guest at two set-points by Weir's controller, and at the first ones also by the
+/// text's, without a bound. Keeps logs and a picture.
 pub(super) fn run(
     trial: &mut Recording<'_>,
     id: &str,
@@ -54,8 +54,8 @@ pub(super) fn run(
     held(trial, &format!("{id}{TEXT}"), bench, text.collect(), &[(&first, SAMPLES)], spec)
 }
 
-/// A fifth of a guest's capacity for one, two fifths for the next; the other way round in the next
-/// turn.
+/// Returns a fifth of a guest's capacity for one guest, two fifths for the next; in the next turn
+/// the other way round.
 fn set_points(capacity: &[PacketRate], turn: usize) -> Vec<PacketRate> {
     let parts = capacity.iter().zip(turn..);
     parts
@@ -66,7 +66,7 @@ fn set_points(capacity: &[PacketRate], turn: usize) -> Vec<PacketRate> {
         .collect()
 }
 
-/// One controller a guest, from no cap through all steps.
+/// Runs one controller for each guest, from no cap through all steps.
 fn held(
     trial: &mut Recording<'_>,
     id: &str,
@@ -103,8 +103,8 @@ fn held(
     write(spec, &name, picture::draw(id, &courses)?.as_str())
 }
 
-/// Set-points for all: at first each loop begins with the cap in force, then it goes on to another
-/// rate. A cap that fails is in the log.
+/// Sets the set-points of all guests. At first each loop begins with the cap in force; later it
+/// goes on to another rate. A cap that fails is in the log.
 fn begin(
     bench: &mut GuestBench<'_>,
     first: bool,
@@ -121,7 +121,7 @@ fn begin(
     Ok(())
 }
 
-/// Takes so many samples of each guest, and has each loop decide by its own.
+/// Takes that many samples of each guest, and has each guest's loop decide by them.
 fn watch(
     bench: &mut GuestBench<'_>,
     samples: usize,
@@ -129,7 +129,7 @@ fn watch(
 ) -> Result<(), ExperimentError> {
     let count = |guest: &XenGuest<'_>| guest.control.status().map_or(0, |status| status.samples);
     let wanted: Vec<u64> = bench.guests.iter().map(|guest| count(guest) + samples as u64).collect();
-    // A period without a sample is told in the log; the run has its bound all the same.
+    // The log names a period without a sample. The number of periods is bounded all the same.
     for _ in 0..samples * TRIES {
         if bench.guests.iter().zip(&wanted).all(|(guest, wanted)| count(guest) >= *wanted) {
             return Ok(());
@@ -151,7 +151,7 @@ fn watch(
     Err(refused(format!("not {samples} samples in {} periods", samples * TRIES)))
 }
 
-/// Judges the mean after the controller has settled, and what was offered all the while.
+/// Judges the mean after the controller has settled, and the offered rate of all samples.
 fn judge(
     trial: &mut Recording<'_>,
     id: &str,
@@ -168,8 +168,8 @@ fn judge(
     trial.keep(&cap, Series::sampled("1", 1.0, values(|sample| sample.cap)))?;
     let percent = off * 100.0;
     trial.say(&format!("{id}: {percent:+.1} % off {wanted:.0} pps after {SETTLING} samples"));
-    // The text's needs more samples than these to come back from a first error that is large, and
-    // whole per cents of the cap are coarse steps for it: it is shown, and bound to nothing.
+    // The text's controller needs more samples to recover from a large first error, and whole per
+    // cents of the cap are coarse steps for it: its result is shown without a bound.
     if !id.contains(TEXT) {
         let rule = Rule::RelativeError { reference: wanted };
         let title = format!("distance of the mean from {wanted:.0} pps");
@@ -180,7 +180,7 @@ fn judge(
     trial.claim(&offered, title, Rule::Mean, Bound::at_least(2.0 * wanted), &[&offered])
 }
 
-/// The log of an instance as a file; it has a decision for each sample.
+/// Writes the log of an instance to a file. The log must have a decision for each sample.
 fn logged(
     trial: &mut Recording<'_>,
     id: &str,
@@ -210,25 +210,25 @@ fn logged(
     trial.count(failures, "calls of xl that failed", status.failures, Bound::equal(0.0))
 }
 
-/// In identifiers of what the text's controller does.
+/// The mark of the text's controller in identifiers.
 const TEXT: &str = "/pi";
 
-/// Set-points as parts of each guest's capacity, which is offered at least.
+/// Set-points as parts of each guest's capacity. The offered rate is at least the capacity.
 const SET_POINTS_PERCENT: [u64; 2] = [20, 40];
 
-/// A call of `xl` takes domain 0 a tenth of a second and more here, during which it does nothing
-/// else: it is not made for less than this of the cap.
+/// A call of `xl` occupies domain 0 for a tenth of a second and more here. It is therefore not made
+/// for less than this part: of the cap for Weir's controller, of the set-point for the text's.
 const DEAD_ZONE: DeadZone = DeadZone::from_ppm(40_000);
 
-/// The text's, by which its gains were chosen (§6).
+/// The text's poles, by which its gains were chosen (§6).
 const PUBLISHED_POLES: (f64, f64) = (0.2445, 0.3766);
 
-/// At each set-point; the first so many are the way there.
+/// The samples at each set-point, and those at the beginning in which the controller settles.
 const SAMPLES: usize = 15;
 const SETTLING: usize = 5;
 
-/// Periods for each sample that is wanted, at most.
+/// The most periods for each sample that is wanted.
 const TRIES: usize = 2;
 
-/// Row 14.
+/// The bound of row 14.
 const WITHIN: f64 = 0.10;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The savings of a dead zone, the learning of a self-tuning regulator, switches from each
-//! controller to each, and the verbs of an operator: in virtual time, by the daemon's own manager
-//! over simulated routers. Each change goes the way of an operator's, by the policy.
+//! controller to each, and the commands of an operator: in virtual time, by the daemon's own
+//! manager over simulated routers. Each change is made by the policy, as an operator's.
 
 use weir_control::Estimate;
 use weir_control::plant::{Plant, SimulatedRouter};
@@ -17,8 +17,8 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     verbs(rec)
 }
 
-/// Ten minutes at one set-point, with and without: the published dead-beat with the text's 10 %,
-/// Weir's with its own half of a per cent.
+/// Runs ten minutes at one set-point, with a dead zone and without: the published dead-beat with
+/// the text's 10 %, and Weir's controller with its own half of a per cent.
 fn dead_zone(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let dead_beat = format!("controller = \"dead-beat\"\n{PUBLISHED}");
     let routers = [
@@ -64,8 +64,8 @@ fn dead_zone(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// From a guess that is 1.6 times off: two minutes of changing set-points, then ten minutes of
-/// which one has another set-point.
+/// Begins with a guess that is 1.6 times off: two minutes of changing set-points, then ten minutes,
+/// in one of which the set-point differs.
 fn self_tuning(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let plant = Plant { noise_ppm: 10_000, ..Plant::LIKE_TABLE_1 };
     let truth = gain(plant);
@@ -111,8 +111,8 @@ fn self_tuning(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rec.claim(id("stays"), name, Rule::Max, bound, &[id("moved")])
 }
 
-/// Thousand packets a second that a tenfold cap adds to what `plant` forwards around the set-point:
-/// the difference over a twentieth of a decade, without noise.
+/// Returns the gain of `plant` around the set-point, in thousands of packets a second for a tenfold
+/// cap: the difference over a twentieth of a decade, without noise.
 fn gain(plant: Plant) -> f64 {
     let quiet = Plant { noise_ppm: 0, lag_ppm: 0, ..plant };
     let rate = |ppm: u32| {
@@ -125,11 +125,12 @@ fn gain(plant: Plant) -> f64 {
     (rate(high) - rate(low)) / (f64::from(high) / f64::from(low)).log10()
 }
 
-/// From each controller to each, at rest, without noise.
+/// Switches from each controller to each, at rest, without noise.
 fn switches(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let id = |part: &str| format!("bumpless/{part}");
-    // What moves is the switch's doing; and with a sharp knee, a ceiling has its room at once. The
-    // lag is that of the published model: without it, that model's dead-beat rings for minutes.
+    // Without noise, only the switch moves the rate; and with a sharp knee, a ceiling has its
+    // headroom at once. The lag is that of the published model: without it, that model's dead-beat
+    // rings for minutes.
     let still = Plant { knee: 50, ..Plant::LIKE_TABLE_1 };
     let map = map(still);
     let (mut rest, mut moved) = (Vec::new(), Vec::new());
@@ -183,11 +184,12 @@ fn map(plant: Plant) -> String {
     points.join(", ")
 }
 
-/// Each verb, as samples until it shows in what the router forwards, or in what is in force on it.
+/// Judges each command by the samples until it shows in what the router forwards, or in what is in
+/// force on the router.
 fn verbs(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let text = behind_a_vif("a", "period = \"100ms\"")
         + &alone("b", "controller = \"feed-forward\"\nperiod = \"100ms\"");
-    // A rate that lags behind its cap is not the verb's doing.
+    // Without a lag of the rate behind the cap, any delay is the command's.
     let plant = Plant { noise_ppm: 10_000, lag_ppm: 0, knee: 50, ..Plant::LIKE_TABLE_1 };
     let mut node = node(&text, plant)?;
     (0..50).for_each(|_| node.run(TICK));
@@ -199,7 +201,7 @@ fn verbs(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     seen.push(("set-point-combined", until(&mut node, "a", 60e3, 0.02)));
     set(&mut node, "b", "set_point", "30kpps")?;
     seen.push(("set-point-cap-alone", until(&mut node, "b", 30e3, 0.05)));
-    // Paused: whatever happens to the router, the cap stays.
+    // In the state `paused` the cap stays, whatever happens to the router.
     (0..20).for_each(|_| node.run(TICK));
     set(&mut node, "b", "state", "paused")?;
     let sets = node.world.router("b", |sim| {
@@ -230,7 +232,7 @@ fn verbs(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let before = node.status("b").map_or(0, |status| status.samples);
     (0..50).for_each(|_| node.run(TICK));
     let samples = node.status("b").map_or(0, |status| status.samples) - before;
-    // Ten periods of which the first has nothing to compare with.
+    // Of ten periods, the first has nothing to compare with.
     seen.push(("period", usize::try_from(samples.abs_diff(9)).unwrap_or(usize::MAX)));
     for (verb, samples) in seen {
         let name = format!("verbs/{verb}");
@@ -242,7 +244,7 @@ fn verbs(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// Samples until the router forwards that much, within `band`.
+/// Returns the number of samples until the router forwards that much, within `band`.
 fn until(node: &mut SimLoopsNode, name: &str, wanted: f64, band: f64) -> usize {
     for sample in 1..NEVER {
         node.run(TICK);
@@ -258,7 +260,7 @@ fn rate(node: &SimLoopsNode, name: &str) -> f64 {
     node.world.router(name, rate).map_or(0.0, weir_experiment::float)
 }
 
-/// A node of these routers, all of them like `plant`.
+/// Makes a node of these routers, all of them like `plant`.
 fn node(routers: &str, plant: Plant) -> Result<SimLoopsNode, ExperimentError> {
     let node = SimLoopsNode::new(&format!("{HEAD}{routers}")).map_err(scenario)?;
     for name in node.policy().map_err(scenario)?.routers.iter().map(|router| &router.name) {
@@ -267,13 +269,13 @@ fn node(routers: &str, plant: Plant) -> Result<SimLoopsNode, ExperimentError> {
     Ok(node)
 }
 
-/// A router on two devices of the kernel's.
+/// Returns the policy of a router on two devices of the kernel.
 fn alone(name: &str, how: &str) -> String {
     let interface = format!("interface = [{{ device = \"{name}0\" }}]\n");
     router(name, &format!("{interface}{how}"))
 }
 
-/// A router with a vif of the node.
+/// Returns the policy of a router with a vif of the node.
 fn behind_a_vif(name: &str, how: &str) -> String {
     let vif = format!("[[vif]]\nname = \"{name}.0\"\nslice = \"gold\"\nrouter = \"{name}\"\n");
     router(name, how) + &vif
@@ -310,6 +312,6 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const TICK: Nanos = Nanos::from_millis(100);
 const SECONDS: u64 = 600;
 const SET_POINT: u64 = 50_000;
-/// A fifth.
+/// The part of the calls that may be left: a fifth.
 const CALLS_LEFT: f64 = 0.2;
 const NEVER: usize = 20;

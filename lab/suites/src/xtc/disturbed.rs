@@ -89,14 +89,15 @@ struct Turns {
 }
 
 impl Turns {
-    /// Returns the cost of a packet without it, and the additional cost with it, in nanoseconds.
+    /// Returns the cost of a packet without the disturbance, and the additional cost with it, in
+    /// nanoseconds.
     fn costs_ns(&self) -> (f64, f64) {
         let plain_ns = cost_ns(&self.without);
         (plain_ns, cost_ns(&self.with) - plain_ns)
     }
 }
 
-/// Samples of limit and ceiling, with the decisions on those beside the disturbance.
+/// Samples under limit and ceiling, with the decisions made during the disturbance.
 struct DisturbedStage {
     before: Vec<RouterSample>,
     after: HeldSamples,
@@ -112,7 +113,7 @@ enum Disturber {
 }
 
 impl Disturber {
-    /// Prepares one for a lab that is up, whose router is of that kind.
+    /// Prepares a disturbance for a running lab whose router is of that kind.
     fn of(kind: RouterKind, lab: &RouterLab) -> Result<Self, ExperimentError> {
         let namespace = lab.plan().namespace("vr1");
         Ok(match kind {
@@ -128,8 +129,9 @@ impl Disturber {
         })
     }
 
-    /// Learns how many rules add as much to a packet as `added_ns` returns for its cost without
-    /// them. It tries as many as are needed, since the first ones cost more than later ones.
+    /// Finds the number of rules whose cost is what `added_ns` returns for the cost of a packet
+    /// without them. The last trial uses about that many rules, since the first ones cost more than
+    /// later ones.
     fn calibrate(
         &mut self,
         added_ns: impl Fn(f64) -> f64,
@@ -149,7 +151,7 @@ impl Disturber {
         Ok(())
     }
 
-    /// Takes samples without it and with it, so many times.
+    /// Takes samples without the disturbance and with it, alternately, `turns` times each.
     fn in_turn(
         &mut self,
         turns: u32,
@@ -168,7 +170,7 @@ impl Disturber {
         Ok(seen)
     }
 
-    /// Begins: as a process that uses its part of what is assigned, or as rules.
+    /// Begins the disturbance: a process that uses its part of the assigned CPU time, or rules.
     fn begin(&mut self, assigned: CpuShare) -> Result<(), ExperimentError> {
         match self {
             Self::Process { router, namespace, running } => {
@@ -181,7 +183,7 @@ impl Disturber {
         }
     }
 
-    /// Ends, and gives the part of a processor that a process used.
+    /// Ends the disturbance. Returns the part of a processor that a process used.
     fn end(&mut self) -> Result<Option<f64>, ExperimentError> {
         match self {
             Self::Process { running, .. } => {
@@ -241,7 +243,7 @@ fn stage(
     };
     let added_ns = each_ns(lab)? * WORTH;
     disturber.calibrate(|_| added_ns, || second(lab))?;
-    // Anew, so that the ceiling knows nothing of that.
+    // Start the controller anew, so that the ceiling has learnt nothing from the calibration.
     lab.hold(0, ControllerKind::FeedForward, set_point)?;
     lab.hold(0, ControllerKind::Combined, set_point)?;
     lab.watch(0, combined::SETTLE)?;
@@ -263,7 +265,7 @@ fn stage(
     Ok(DisturbedStage { before, after, assigned, worth, said })
 }
 
-/// Samples of a second, from one on that has begun since.
+/// Takes the samples of one second, after the sample that is already running.
 fn second(lab: &mut RouterLab) -> Result<Vec<RouterSample>, ExperimentError> {
     lab.watch(0, 1)?;
     lab.watch(0, PER_SECOND)
@@ -344,7 +346,7 @@ fn judge_tight(
     rec.count(id("unsaid"), what, short - said, Bound::equal(0.0))
 }
 
-/// Keeps and tells a stage. Returns its name and the error of each sample.
+/// Keeps and prints a stage. Returns its name and the error of each sample.
 fn tell(
     rec: &mut Recording<'_>,
     bench: &RouterBench,
@@ -372,7 +374,7 @@ fn tell(
     Ok((id, after))
 }
 
-/// Claims that a disturbance was one: neither much less nor much more than it was to be.
+/// Claims that the disturbance had about the intended size.
 fn judge_worth(
     rec: &mut Recording<'_>,
     bench: &RouterBench,
@@ -388,7 +390,8 @@ fn judge_worth(
     rec.claim_samples(id("worth-off"), text, off, Rule::Max, Bound::at_most(WORTH_OFF))
 }
 
-/// Decisions on samples that are short of their set-point, and those of them that name the reason.
+/// Returns the number of decisions on samples short of their set-point, and how many of these name
+/// the reason.
 fn short_and_said(decisions: &[DecisionView]) -> (u64, u64) {
     let short = decisions.iter().filter(|one| is_short(one));
     let said = short.clone().filter(|one| one.no_headroom).count();
@@ -400,7 +403,7 @@ fn is_short(one: &DecisionView) -> bool {
     one.rate_pps.is_some_and(|rate| float(rate) < least)
 }
 
-/// CPU time of a packet in nanoseconds, over samples in which it was metered.
+/// Returns the CPU time of a packet in nanoseconds, over the samples in which it was metered.
 fn cost_ns(taken: &[RouterSample]) -> f64 {
     let metered = taken.iter().filter_map(|one| Some((one.sample.cpu?, one.sample.packets)));
     let (cpu, packets) =
@@ -408,7 +411,7 @@ fn cost_ns(taken: &[RouterSample]) -> f64 {
     float(cpu) / float(packets.max(1))
 }
 
-/// The samples that are judged.
+/// Returns the samples that are judged.
 fn last(taken: &[RouterSample]) -> &[RouterSample] {
     taken.get(taken.len().saturating_sub(MEAN_OF)..).unwrap_or_default()
 }
@@ -422,7 +425,7 @@ fn used(taken: &[RouterSample]) -> CpuShare {
     CpuShare::of_floor(cpu, span)
 }
 
-/// Returns the mean of their rates.
+/// Returns the mean rate of samples.
 fn mean(taken: &[RouterSample]) -> f64 {
     weir_experiment::mean(&taken.iter().map(RouterSample::rate).collect::<Vec<f64>>())
 }
@@ -433,16 +436,16 @@ fn mean_cap(taken: &[RouterSample]) -> CpuShare {
     CpuShare::from_ppm(u32::try_from(mean).unwrap_or(u32::MAX))
 }
 
-/// Returns the added cost, by the cost without, where it is that part of the sum.
+/// Returns the ratio of added to plain cost at which the added cost is `part` of their sum.
 fn lost_of(part: f64) -> f64 {
     part / (1.0 - part)
 }
 
-/// Returns the number of rules that add so much to a packet.
+/// Returns the number of rules that add `added_ns` to a packet.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn rules_worth(added_ns: f64, each_ns: f64) -> Result<u32, ExperimentError> {
     let rules = added_ns / each_ns;
-    // One that costs nothing adds nothing, however many there are.
+    // Rules that cost nothing add nothing, however many there are.
     if each_ns > 0.0 && rules >= 0.5 {
         return Ok(rules.round() as u32);
     }
@@ -453,24 +456,25 @@ fn rules_worth(added_ns: f64, each_ns: f64) -> Result<u32, ExperimentError> {
 /// The size of a disturbance, as a part of the CPU time assigned.
 const WORTH: f64 = 0.15;
 const WORTH_PERCENT: u32 = 15;
-/// A third of it: of samples of a second what a packet costs differs by a twentieth on average.
+/// The largest error of that size, a third of it: between samples of a second the cost of a packet
+/// differs by a twentieth on average.
 const WORTH_OFF: f64 = 0.05;
 
 /// The largest error, as a part of the set-point.
 const ERROR: f64 = 0.02;
 
-/// Set-points as parts of the capacity: with room above.
+/// The set-point with room, in per cent of the capacity.
 const ROOMY_PERCENT: u64 = 40;
-/// It can be held at that, and not with a seventh less.
+/// The set-point without room: the router can be held at it, but not with a seventh less CPU time.
 const TIGHT_PERCENT: u64 = 95;
-/// The least number among some sixty decisions beside the disturbance.
+/// The least number of decisions that fall short, of some sixty during the disturbance.
 const SHORT_LEAST: f64 = 30.0;
 
-/// About as much as a packet costs without.
+/// The rules of the first trial. They cost about as much as a packet without rules.
 const RULES_TRIED: u32 = 200;
-/// Turns with the rules that are tried first, and with those that will be needed.
+/// Turns of the first trial, and of the one with about as many rules as are needed.
 const TURNS_TRIED: [u32; 2] = [3, 10];
-/// Turns of Fixed Cap, and of the rules that were there while a rate was held.
+/// Turns of Fixed Cap, and turns in which the rules of a held rate are measured again.
 const TURNS: u32 = 10;
 /// Samples in a turn of Fixed Cap.
 const TURN_OF: usize = 2;
@@ -498,8 +502,9 @@ mod tests {
         assert_eq!(mean_cap(&[]), CpuShare::ZERO);
     }
 
-    /// Goal: where a cap is all that holds a router, the rules take their part of it. Method: 2000
-    /// ns a packet, 5 ns a rule; 85 % of a cap's packets at what they cost then are all of the cap.
+    /// Goal: where the cap alone holds a router, the rules take their part of it. Method: with 2000
+    /// ns a packet and 5 ns a rule, 85 % of the packets, each with the cost of all rules, use up
+    /// the whole cap.
     #[test]
     fn rules_are_as_many_as_take_their_part_of_a_cap() {
         let added_ns = 2000.0 * lost_of(WORTH);

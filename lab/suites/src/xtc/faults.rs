@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Faults beneath the manager, one at a time, in virtual time: the daemon's own
-//! manager over simulated routers, meters and actuators.
+//! Faults beneath the manager, one at a time, in virtual time: the daemon's own manager over
+//! simulated routers, meters and actuators.
 //!
-//! Router `b`, held by its cap alone, is struck, `a`, held at ingress, where limits are; the other
-//! one must not notice. What is recorded every tenth of a second is what the simulated router
-//! forwards and which cap is really in force on it, not what the manager believes.
+//! A fault strikes router `b`, which is held by its cap alone, or, if it concerns limits, router
+//! `a`, which is held at ingress. The other router must not notice. Every tenth of a second the
+//! rate of the simulated router and the cap really in force on it are recorded, not what the
+//! manager believes.
 
 use weir_control::control_loop::LoopPhase;
 use weir_experiment::prelude::*;
@@ -41,9 +42,9 @@ struct InjectedFault {
     stays: bool,
     /// True if it lasts for so long that the cap is to be taken away.
     released: bool,
-    /// Kilopackets a second that hold when it is over.
+    /// The rate to be held after the fault, in thousands of packets a second.
     kpps: u64,
-    /// Seconds within which they do, as documented.
+    /// The seconds within which that rate is reached, as documented.
     back_s: f64,
 }
 
@@ -62,7 +63,7 @@ struct FaultTick {
 /// A run with a fault in it.
 struct FaultRun {
     ticks: Vec<FaultTick>,
-    /// The tick with which it begins, and the first without it.
+    /// The tick with which the fault begins, and the first one without it.
     from: usize,
     to: usize,
     named: u64,
@@ -163,7 +164,7 @@ const FAULTS: &[InjectedFault] = &[
     },
 ];
 
-/// A fault of five seconds, on router `b`, which sees its samples all the while.
+/// Returns a fault of five seconds on router `b`, during which its samples are seen.
 const fn fault(name: &'static str, says: &'static str) -> InjectedFault {
     InjectedFault {
         name,
@@ -191,7 +192,7 @@ fn scenario(name: &str, what: String) -> ExperimentError {
     ExperimentError::Scenario { name: name.to_owned(), what }
 }
 
-/// Both routers at rest, the fault, and what follows.
+/// Runs both routers until they are at rest, then with the fault, then without it.
 fn strike(fault: &InjectedFault) -> Result<FaultRun, String> {
     let mut node = SimLoopsNode::new(TEXT)?;
     let other = if fault.router == "a" { "b" } else { "a" };
@@ -303,7 +304,7 @@ fn keep(
     Ok(there)
 }
 
-/// Cap and limit in each tick of the fault until they are released, beside what they may be. A
+/// Returns cap and limit in each tick of the fault until they are released, and what they may be. A
 /// router that is not there has none.
 fn caps(fault: &InjectedFault, seen: &FaultRun) -> (Vec<f64>, Vec<f64>) {
     let (mut in_force, mut allowed) = (Vec::new(), Vec::new());
@@ -326,7 +327,7 @@ fn caps(fault: &InjectedFault, seen: &FaultRun) -> (Vec<f64>, Vec<f64>) {
     (in_force, allowed)
 }
 
-/// Counters that reach their end: no fault, and no sample is lost.
+/// Judges counters that wrap: no fault is counted, and no sample is lost.
 fn wraps(rec: &mut Recording<'_>, name: &str, most: u64) -> Result<(), ExperimentError> {
     let (wraps, faults, errors) = wrap(most).map_err(|what| scenario(name, what))?;
     let series = [
@@ -370,7 +371,8 @@ fn wrap(most: u64) -> Result<(u64, u64, Vec<f64>), String> {
     Ok((wraps, faults, errors))
 }
 
-/// Set-points that no policy lets through: refused with value and bound, and all goes on.
+/// Judges set-points that the policy does not allow: each is refused with value and bound, and the
+/// router is held on.
 fn refusals(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let (mut texts, mut errors) = (Vec::new(), Vec::new());
     let mut node = SimLoopsNode::new(TEXT).map_err(|what| scenario("set-point-refused", what))?;
@@ -405,19 +407,19 @@ fn off(rate: u64, wanted: u64) -> f64 {
 
 const TICK: Nanos = Nanos::from_millis(100);
 const TICK_S: f64 = 0.1;
-/// Until both are at rest.
+/// The ticks until both routers are at rest.
 const WARM: u32 = 50;
-/// After the fault: longer than any way back.
+/// The ticks after the fault, longer than any recovery.
 const AFTER: u32 = 200;
 /// `release_after` of the policy.
 const RELEASE_S: f64 = 2.0;
-/// A first reading, a sample with the last cap, and what the controller needs.
+/// The seconds for a first reading, a sample under the last cap, and the controller's settling.
 const SETTLE_S: f64 = 1.0;
 /// The last interval between attempts to find a missing router, in seconds.
 const LOOKED_FOR_S: f64 = 10.0;
 /// `cap_max` of the policy.
 const CAP_MOST: f64 = 0.8;
-/// Error of a router that is held at ingress, and of one that is held by its cap alone.
+/// The largest error of a router held at ingress, and of one held by its cap alone.
 const NEIGHBOUR: f64 = 0.01;
 const CAP_ALONE: f64 = 0.05;
 

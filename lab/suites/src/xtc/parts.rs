@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Parts that rows of XTC have in common: the samples of a held router, and how they are kept.
+//! Parts that several XTC rows share: the samples of a held router, and how they are kept.
 
 use weir_control::relative_rmse;
 use weir_experiment::prelude::*;
@@ -16,28 +16,28 @@ pub(super) struct HeldSamples {
 }
 
 impl HeldSamples {
-    /// The set-point in packets a second.
+    /// Returns the set-point in packets a second.
     pub(super) fn wanted(&self) -> f64 {
         float(self.set_point.as_pps())
     }
 
-    /// The last ten samples, which come after those in which it may settle.
+    /// Returns the last ten samples, which come after those in which the controller may settle.
     pub(super) fn judged(&self) -> &[RouterSample] {
         &self.taken[self.taken.len().saturating_sub(MEAN_OF)..]
     }
 
-    /// The mean rate of these.
+    /// Returns the mean rate of the judged samples.
     pub(super) fn mean(&self) -> f64 {
         weir_experiment::mean(&self.judged().iter().map(RouterSample::rate).collect::<Vec<f64>>())
     }
 
-    /// Samples after which all are within `band` of the set-point.
+    /// Returns the number of samples after which all are within `band` of the set-point.
     pub(super) fn settled(&self, band: f64) -> f64 {
         let outside = |one: &RouterSample| (one.rate() / self.wanted() - 1.0).abs() > band;
         float(self.taken.iter().rposition(outside).map_or(0, |last| last + 1) as u64)
     }
 
-    /// The text's relative RMSE; 0 where nothing was forwarded, which the mean shows.
+    /// Returns the text's relative RMSE; 0 if nothing was forwarded, which the mean shows.
     pub(super) fn deviation(&self) -> f64 {
         let rates: Vec<PacketRate> = self.judged().iter().map(|one| one.sample.rate()).collect();
         relative_rmse(&rates).unwrap_or(0.0)
@@ -61,8 +61,8 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// Keeps what was metered in each period: rate, what came, cap in force, CPU time used, and the
-/// limit where there was one.
+/// Keeps what was metered in each period: the rate, the offered rate, the cap in force, the CPU
+/// time used, and the limit if there was one.
 pub(super) fn keep_taken(
     rec: &mut Recording<'_>,
     prefix: &str,
@@ -90,8 +90,8 @@ pub(super) fn keep_taken(
     Ok(())
 }
 
-/// Claims that the meter of each router and its sink, which share nothing, counted the same; UDP
-/// only, which flows one way.
+/// Claims that the meter of each router and its sink, which share nothing, counted the same. This
+/// holds for UDP only, which flows one way.
 pub(super) fn judge_meter(
     rec: &mut Recording<'_>,
     id: &str,
@@ -133,7 +133,7 @@ pub(super) fn claim_all(
         .try_for_each(|(id, text, rule, bound, series)| rec.claim(id, text, *rule, *bound, series))
 }
 
-/// A share of a processor as a number.
+/// Returns a share of a processor as a number.
 pub(super) fn share(share: CpuShare) -> f64 {
     f64::from(share.as_ppm()) / 1e6
 }

@@ -2,9 +2,9 @@
 //! Contention that comes and goes, and a router that misbehaves and reforms, in virtual time: the
 //! daemon's own manager over simulated routers that share one processor, worth 100 kp/s.
 //!
-//! Routers `v1` and `v2` offer what they were promised, or little more; `m` fills the node, floods
-//! it, and gives up. What is recorded every tenth of a second is what the simulated routers forward
-//! and which caps and limits are really in force on them.
+//! Routers `v1` and `v2` offer what they were promised, or little more. Router `m` fills the node,
+//! floods it, and gives up. Every tenth of a second the rates of the simulated routers, and the
+//! caps and limits really in force on them, are recorded.
 
 use weir_experiment::prelude::*;
 use weir_loops::sim::{SimLoopsNode, SimRouter};
@@ -21,7 +21,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     rec.within("admission/", admission)
 }
 
-/// The node, and the record of it.
+/// The node, and the record of its run.
 struct PolicedNode {
     node: SimLoopsNode,
     ticks: Vec<PolicedTick>,
@@ -62,7 +62,7 @@ impl PolicedNode {
         self.sim(name, |sim| sim.router.plant.offered = PacketRate::from_pps(kpps * 1000))
     }
 
-    /// Lets so many tenths of a second pass. Returns their beginning.
+    /// Runs that many tenths of a second. Returns the index of the first.
     fn run(&mut self, ticks: usize) -> Result<usize, ExperimentError> {
         let from = self.ticks.len();
         for _ in 0..ticks {
@@ -91,7 +91,7 @@ impl PolicedNode {
         self.ticks.get(from..).unwrap_or_default()
     }
 
-    /// Steps of that many grades from the first tick to the last.
+    /// Returns the number of times that the grade changed by `by` between the two ticks.
     fn steps(&self, from: usize, to: usize, by: i64) -> u64 {
         let ticks = self.ticks.get(from.saturating_sub(1)..to).unwrap_or_default();
         let by_one = |pair: &&[PolicedTick]| match pair {
@@ -110,7 +110,7 @@ impl PolicedNode {
     }
 }
 
-/// Three times a little more than the node carries is asked for, for ten seconds, and then is not.
+/// Judges contention: three times, a little more than the node carries is offered for ten seconds.
 fn contention(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut bench = PolicedNode::new()?;
     let (mut on, mut off, mut shares) = (Vec::new(), Vec::new(), Vec::new());
@@ -154,7 +154,8 @@ fn contention(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     )
 }
 
-/// The worst demand for a switch: too much whenever nobody is held, little as soon as somebody is.
+/// Judges the worst demand for a switch: too much while nobody is held, little as soon as somebody
+/// is.
 fn flapping(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut bench = PolicedNode::new()?;
     let minutes = 10;
@@ -178,7 +179,8 @@ fn flapping(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     )
 }
 
-/// Router `m` floods the node with three times what it carries, for half a minute, and gives up.
+/// Judges router `m`, which floods the node with three times what it carries for half a minute, and
+/// then gives up.
 fn misbehaviour(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut bench = PolicedNode::new()?;
     bench.run(50)?;
@@ -196,7 +198,7 @@ fn misbehaviour(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let back = last.iter().map(|tick| float(tick.rates[2]) / 1e3 / CALM_KPPS as f64);
     let ruled = |grade: u32| {
         let ticks = bench.ticks.get(flood..reform).unwrap_or_default();
-        // The tick in which a step is taken was forwarded before it.
+        // In the tick of a step, packets were forwarded before the step.
         let pairs = ticks.windows(2).filter(
             move |pair| matches!(pair, [old, new] if old.grade == grade && new.grade == grade),
         );
@@ -257,7 +259,8 @@ fn judge_misbehaviour(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     )
 }
 
-/// A minimum or a set-point that does not fit is refused with sum and bound; one that fits is not.
+/// Judges that a minimum or set-point that does not fit is refused with sum and bound, and that one
+/// that fits is not.
 fn admission(rec: &mut Recording<'_>) -> Result<(), ExperimentError> {
     let mut bench = PolicedNode::new()?;
     let (mut refused, mut admitted) = (Vec::new(), Vec::new());
@@ -300,7 +303,7 @@ fn keep_rates(rec: &mut Recording<'_>, bench: &PolicedNode) -> Result<(), Experi
     rec.keep("m/limit", Series::sampled("packet/s", TICK_S, limits))
 }
 
-/// The rates of `v1` and `v2`, of their minimums, without the first so many samples.
+/// Returns the rates of `v1` and `v2` as parts of their minimums, without the first `skip` samples.
 fn victims(ticks: &[PolicedTick], skip: usize) -> Vec<f64> {
     let parts = |tick: &PolicedTick| {
         let [v1, v2, _] = tick.rates.map(weir_experiment::float);
@@ -320,13 +323,13 @@ fn seconds(ticks: usize) -> f64 {
 const NAMES: [&str; 3] = ["v1", "v2", "m"];
 const TICK: Nanos = Nanos::from_millis(100);
 const TICK_S: f64 = 0.1;
-/// A processor is worth 100 kp/s.
+/// The cost of a packet, so that a processor is worth 100 kp/s.
 const COST: Nanos = Nanos::from_micros(10);
 /// The offer of `m` when it behaves.
 const CALM_KPPS: u64 = 10;
 const CYCLES: usize = 3;
 const KEPT: f64 = 0.99;
-/// One in ten seconds.
+/// The most changes in a minute: one in ten seconds.
 const CHANGES_A_MINUTE: f64 = 6.0;
 const GRADES: u64 = 3;
 const STEPS: [&str; 6] = [
@@ -338,7 +341,7 @@ const STEPS: [&str; 6] = [
     "early drop -> free: 10kpps offered",
 ];
 
-/// 60 of 100 kp/s are promised.
+/// The policy: 60 of 100 kp/s are promised.
 const TEXT: &str = r#"
 version = 1
 node = { capacity = "100kpps", queue = "fifo" }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Routers beside each other that a running node holds at parts of what they forward together
-//! without it, in the same run: six TCP routers in two proportions (row 6), a UDP flood beside TCP
-//! (row 7, §7.3 of the text), one flow beside many (row 8).
+//! Routers on one processor that a running node holds at parts of the rate that they forward
+//! together when not held, in the same run: six TCP routers in two proportions (row 6), a UDP flood
+//! beside TCP (row 7, §7.3 of the text), one flow beside many (row 8).
 //!
-//! TCP of rows 6 and 8 comes from one server, so to speak, whose link carries half of what gets
-//! through where it is greedy, and is shared by connection: what one router does not take goes to
-//! the others. So ten connections have ten elevenths of it while nothing is held, whatever the
-//! routers do; what is shown is that a router that is held has its half all the same.
+//! TCP of rows 6 and 8 comes as if from one server, whose link carries half of what greedy TCP gets
+//! through, and is shared by connection: what one router does not take goes to the others. Ten
+//! connections therefore have ten elevenths of the link while nothing is held, whatever the routers
+//! do. The row shows that a router that is held has its half all the same.
 //!
 //! All routers are processes on one processor, as the text's are guests that forward by one driver
 //! domain. Rates are means of five seconds, three after a change.
@@ -170,32 +170,32 @@ fn sum(rates: &[f64]) -> f64 {
     rates.iter().sum()
 }
 
-/// The least by the greatest.
+/// Returns the least rate, divided by the greatest.
 fn balance(rates: &[f64]) -> f64 {
     let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
     least / rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max)
 }
 
-/// The text's, in kp/s of 78 together.
+/// The text's configurations, in kp/s of 78 together.
 const CONFIG_A: [u32; 6] = [10, 10, 10, 10, 10, 28];
 const CONFIG_B: [u32; 6] = [22, 18, 14, 8, 8, 8];
 
-/// The places of the two in row 7.
+/// The numbers of the two routers in row 7.
 const UDP: usize = 0;
 const TCP: usize = 1;
 
-/// UDP that comes in row 7, by what both forward together where UDP floods as fast as it can (the
-/// text's comes at what both forward together, too). As fast as it can is several times as much,
-/// and takes of the processor of TCP's ends what TCP then lacks.
+/// The UDP load in row 7, as a part of what both routers forward together under a flood of UDP; the
+/// text's load relates to the same rate. A flood as fast as possible is several times as much, and
+/// takes processor time from the ends of TCP.
 const FLOOD: f64 = 1.1;
 
-/// Connections of each TCP router: some are always ready to send.
+/// Connections of each TCP router: enough that some are always ready to send.
 const CONNECTIONS: u32 = 8;
 
-/// The balance counts as fallen below this part: routers that are held alike differ by a fiftieth.
+/// The balance counts as fallen below this: the rates of routers held alike differ by a fiftieth.
 const FALLEN: f64 = 0.9;
 
-/// Samples of 100 ms: first those in which TCP ends the time-outs (200 ms and twice that) of what
-/// it lost while one router after the other was held.
+/// Samples of 100 ms. In the first ones TCP ends the time-outs (200 ms and twice that) for packets
+/// that it lost while the routers were held one after another. The others are judged.
 const SETTLE: usize = 30;
 const MEAN_OF: usize = 50;

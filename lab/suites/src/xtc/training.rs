@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The training on a process router and on a namespace router (§5): small UDP packets, caps in
-//! steps, samples of 1 s; the model judged on a run that it has not seen.
+//! steps, samples of 1 s. The model is judged on a run that the fit does not use.
 //!
-//! The load is seven tenths of what the router forwards of a flood, so that there is a cap from
-//! which on the rate is that. The caps are percents of what the router takes of a processor for
-//! that load. The text's model is a straight line over the logarithm of the cap; a router whose
-//! rate is proportional to its cap is one only over a part of the range, so the model's caps begin
-//! at [`LEAST_PERCENT`] %; the fit over all caps stands beside it.
+//! The load is seven tenths of what the router forwards of a flood, so that from some cap on the
+//! rate equals the load. The caps are percents of the processor time that the router uses for that
+//! load. The text's model is a straight line over the logarithm of the cap. A router whose rate is
+//! proportional to its cap follows one only over a part of the range, so the model's caps begin at
+//! [`LEAST_PERCENT`] %. The fit over all caps is kept beside it.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn judge(
     parts::judge_meter(rec, &id("meter"), &seen.flowed)
 }
 
-/// The model on the run that it has not seen, beside the one that repeats the rate before.
+/// Judges the model on the unseen run, beside the model that repeats the rate before.
 fn judge_model(
     rec: &mut Recording<'_>,
     kind: RouterKind,
@@ -91,7 +91,7 @@ fn judge_model(
         ("all-caps-fit-r2", all.map(|identified| identified.r_squared)),
     ];
     for (name, value) in kinds {
-        // Where the rate did not vary, nothing is explained.
+        // If the rate did not vary, nothing is explained.
         let value = value.unwrap_or(0.0);
         rec.say(&format!("{}: {value:.4}", id(name)));
         rec.keep(&id(name), Series::unordered("1", vec![value]))?;
@@ -105,7 +105,7 @@ fn judge_model(
     Ok(())
 }
 
-/// Figs 3 and 4 of the text: rate by cap, and what the model says beside what was measured.
+/// Draws Figs 3 and 4 of the text: rate by cap, and the model's rates beside the measured ones.
 fn draw(kind: RouterKind, seen: &TrainingRun) -> Result<(), ExperimentError> {
     let rate = |rate: PacketRate| float(rate.as_pps());
     let curve = &seen.trained.curve;
@@ -138,7 +138,7 @@ fn draw(kind: RouterKind, seen: &TrainingRun) -> Result<(), ExperimentError> {
     save("residuals", &beside.draw()?)
 }
 
-/// The caps of the model; see above.
+/// The least cap of the model; see above.
 const LEAST_PERCENT: u32 = 24;
 const R_SQUARED: f64 = 0.95;
 const SEED: u64 = 20_261_122;

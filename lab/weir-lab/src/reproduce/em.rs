@@ -57,14 +57,14 @@ impl ReproduceEm {
         }
     }
 
-    /// The page, from what `all` or single experiments left.
+    /// Writes the page from the results of `all` or of single experiments.
     fn report(&self) -> Result<ExitCode, Failure> {
         let made = results(&self.output, names().map(|name| (name, place(name))))?;
         let of = |name: &str| made.iter().find(|(own, _)| *own == name).map(|(_, result)| result);
         let figures = EmFigure::ALL.iter();
         let figures = figures.filter_map(|figure| Some((*figure, of(figure.name)?.clone())));
         let figures: Vec<(EmFigure, ResultFile)> = figures.collect();
-        // A guest emulates its processor, and makes quick runs alone.
+        // A guest has an emulated processor and makes quick runs only.
         let mut quick = self.output.clone();
         quick.quick = true;
         let guest = results(&quick, [(GUEST, place(GUEST))])?;
@@ -102,5 +102,5 @@ fn place(name: &str) -> String {
 
 const COMPARISON: &str = "comparison";
 
-/// The comparison as a guest left it.
+/// The name of the comparison's result that a guest left.
 const GUEST: &str = "comparison-guest";

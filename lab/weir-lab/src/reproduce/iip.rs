@@ -60,12 +60,12 @@ impl ReproduceIip {
                 print(&page::table(figure, &result))?;
             }
         }
-        // Nothing is judged, so that the status is none of a verdict.
+        // Nothing is judged, so a result without cases is no failure.
         self.output.finish(&name, &result)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The page and its pictures, from what `all` left.
+    /// Writes the page and its pictures from the result of `all`.
     fn report(&self) -> Result<ExitCode, Failure> {
         let made = results(&self.output, [(ALL, place(ALL))])?;
         let page = page::write(Path::new("."), made.first().map(|(_, result)| result))?;

@@ -62,7 +62,7 @@ impl ReproduceJitter {
         }
     }
 
-    /// Makes experiments in virtual time: those of the shaper never are elsewhere.
+    /// Makes experiments in virtual time. Those of the shaper run nowhere else.
     fn simulate(&self) -> Result<ExitCode, Failure> {
         let (wanted, sim, output) = (self.experiment.as_str(), &self.sim, &self.output);
         let is_shaped = |name: &str| SHAPED.iter().any(|(known, _)| *known == name);
@@ -85,7 +85,7 @@ impl ReproduceJitter {
         }
     }
 
-    /// The page and its pictures, from what `all` or single experiments left.
+    /// Writes the page and its pictures from the results of `all` or of single experiments.
     fn report(&self) -> Result<ExitCode, Failure> {
         let made = results(&self.output, names().map(|name| (name, place(name))))?;
         let (mut timely, mut shaped) = (Vec::new(), Vec::new());
@@ -108,7 +108,8 @@ fn one(name: &'static str, output: &Output) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Makes an experiment on this machine. It is judged as the rows are that it is of.
+/// Makes an experiment on this machine. It is judged like the rows of `weir-lab verify` that it is
+/// part of.
 fn one_timely(experiment: &TimelyExperiment, output: &Output) -> Result<ExitCode, Failure> {
     let TimelyExperiment { name, title, length, .. } = experiment;
     Output::say(&format!("{name}: {title}, {}", duration_text(*length)));
@@ -125,19 +126,19 @@ fn one_timely(experiment: &TimelyExperiment, output: &Output) -> Result<ExitCode
 fn one_shaped(name: &'static str, output: &Output) -> Result<ExitCode, Failure> {
     let scenario = ShapedScenario::named(name)?;
     Output::say(&format!("{name}: {}", scenario.title));
-    // In virtual time wherever it is asked for, so that no lab and no node are needed.
+    // It always runs in virtual time, so it needs no lab and no node.
     let (result, ()) = output.measure(|rec| Ok(jitter::run(rec, name, &scenario)?))?;
     let folder = format!("reproduce/{}", place(name));
     draw::write(name, &scenario, &result, &output.folder(&folder))?;
     if !output.json {
         print(&page::table(name, &scenario, &result))?;
     }
-    // Nothing is judged, so that the status is none of a verdict.
+    // Nothing is judged, so a result without cases is no failure.
     output.finish(&folder, &result)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// All experiments: those on this machine, then those in virtual time.
+/// Lists all experiments: those on this machine, then those in virtual time.
 fn names() -> impl Iterator<Item = &'static str> {
     let timely = TimelyExperiment::ALL.map(|one| one.name);
     timely.into_iter().chain(SHAPED.map(|(name, _)| name))

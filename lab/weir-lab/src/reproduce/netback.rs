@@ -63,7 +63,7 @@ impl ReproduceNetback {
         let is_known = NETBACK.iter().any(|(name, _)| *name == figure);
         let is_several = [ALL, REPORT].contains(&figure);
         let wrong = match (&self.scenario, is_known || is_several) {
-            // Its result would be taken for the figure's.
+            // Its result would be mistaken for the figure's.
             (Some(_), true) => format!("--scenario: '{figure}' is taken; give it another name"),
             (Some(_), false) if !is_plain(figure) => {
                 let most = NAME_MAX;
@@ -105,7 +105,7 @@ impl ReproduceNetback {
         Output::say(&format!("{figure} takes {}", duration_text(runner::length(&scenario))));
         let lab = format!("netback-{figure}");
         let at = reproduce::RunPlace { lab: &lab, prefix: "", variants: &VARIANTS };
-        // What was measured is kept, whatever can be said of it.
+        // The samples are kept even if they cannot be judged.
         let mut judged = Ok(());
         let result = record(output, |trial| {
             runner::run(trial, &scenario, at)?;
@@ -123,7 +123,7 @@ impl ReproduceNetback {
         Ok(status)
     }
 
-    /// Makes a figure in virtual time, with a note for each part that this does not have.
+    /// Makes a figure in virtual time, with a note for each part that virtual time lacks.
     fn simulate(
         &self,
         figure: &str,
@@ -167,7 +167,7 @@ impl ReproduceNetback {
         Ok(scenario.checked(figure)?)
     }
 
-    /// The page and its pictures, from what `all` or single figures left.
+    /// Writes the page and its pictures from the results of `all` or of single figures.
     fn report(&self) -> Result<ExitCode, Failure> {
         let made = results(&self.output, NETBACK.map(|(figure, _)| (figure, place(figure))))?;
         let with = |(figure, result)| Ok((figure, reproduce::netback(figure)?, result));

@@ -77,12 +77,12 @@ impl ReproduceXtc {
         if !output.json {
             print(&page::table(figure, &result))?;
         }
-        // Nothing is judged, so that the status is none of a verdict.
+        // Nothing is judged, so a result without cases is no failure.
         output.finish(&name, &result)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The page and its pictures, from what `all` or single figures left.
+    /// Writes the page and its pictures from the results of `all` or of single figures.
     fn report(&self) -> Result<ExitCode, Failure> {
         let made =
             results(&self.output, FIGURES.each_ref().map(|one| (one.name, self.place(one))))?;

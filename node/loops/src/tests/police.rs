@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The manager under policing: what it does to routers, and what it leaves alone.
+//! The manager under policing: its effect on routers, and the routers that it leaves alone.
 
 use weir_control::police::Grade;
 
@@ -63,8 +63,9 @@ fn grade(node: &Node, name: &str) -> Grade {
     node.status(name).police.unwrap().grade
 }
 
-/// Goal: nobody is touched without contention; with it shares are weighted max-min of 95 kp/s, a
-/// router that leaves some of its share lends it, and all is over with it.
+/// Goal: without contention no router is held. During contention the shares are weighted max-min of
+/// 95 kp/s, and a router lends the part of its share that it does not use. The hold ends with the
+/// contention.
 #[test]
 fn routers_are_held_while_they_contend() {
     let mut node = node([30, 30, 30]);
@@ -114,7 +115,8 @@ fn a_set_point_of_the_policy_comes_first() {
     assert!(why.contains("add up to 100001pps, at most 100kpps fit"), "{why}");
 }
 
-/// Goal: what an operator pauses or turns off stays so; what it uses is not shared.
+/// Goal: a router that an operator pauses or turns off stays so, and the capacity that it uses is
+/// not shared.
 #[test]
 fn what_is_paused_or_off_is_left_alone() {
     let mut node = node([60, 60, 60]);
@@ -134,8 +136,8 @@ fn what_is_paused_or_off_is_left_alone() {
     assert!(node.holds("y", 47_500) && limit(&node, "x").is_some());
 }
 
-/// Goal: a router that was off from the start is seen all the same: somebody who polices several
-/// nodes may turn it on.
+/// Goal: a router that was off from the start is sampled all the same, since a controller of
+/// several nodes may turn it on.
 #[test]
 fn a_router_that_was_never_on_is_seen() {
     let text = TEXT.replace("process = \"17\"", "process = \"17\", state = \"off\"");

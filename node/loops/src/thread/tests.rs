@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The thread on hands that are slow, hang or fail.
+//! The thread on platforms that are slow, hang or fail.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant as Moment;
@@ -45,7 +45,7 @@ impl CounterReader for Faulty {
     }
 }
 
-/// Takes every router, and says what is done to it.
+/// Takes every router, and reports each call.
 struct Watched(MemoryPlatform, std::sync::mpsc::Sender<&'static str>);
 
 impl RouterPlatform for Watched {
@@ -68,7 +68,8 @@ impl RouterPlatform for Watched {
     }
 }
 
-/// A thread whose counters are read in that way, and what is done meanwhile.
+/// Starts a thread whose reading of counters has the side effect `read`. Returns it with the calls
+/// to its platform and its notes.
 fn running(answer: Duration, read: impl Fn() + Send + Sync + 'static) -> (LoopsThread, Told, Told) {
     let (told, done) = channel();
     let (note, notes) = channel();
@@ -87,11 +88,11 @@ fn running(answer: Duration, read: impl Fn() + Send + Sync + 'static) -> (LoopsT
 
 type Told = Receiver<&'static str>;
 
-/// Long enough for whatever is done at all.
+/// Longer than anything takes that is done at all.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Each pass takes longer than the period, so that one is always due: who asks is answered all the
-/// same, and so is who changes the policy and who ends it.
+/// Goal: requests, changes of the policy and the end are served although each pass takes longer
+/// than the period, so that one is always due.
 #[test]
 fn a_thread_that_is_always_late_answers() {
     let (running, done, _) = running(LONG, || std::thread::sleep(Duration::from_millis(15)));
@@ -114,7 +115,7 @@ fn a_thread_that_is_always_late_answers() {
     assert_eq!(done.recv_timeout(LONG), Ok("ended"));
 }
 
-/// While something hangs, a caller is told so; its request is done when that is over.
+/// Goal: while a pass hangs, a caller is told so, and its request is done afterwards.
 #[test]
 fn a_thread_that_hangs_is_not_waited_for() {
     let (release, hangs) = channel::<()>();
@@ -149,7 +150,8 @@ fn a_thread_that_hangs_is_not_waited_for() {
     running.end();
 }
 
-/// A fault of the program: everything is taken away, told, and had again a little later.
+/// Goal: after a panic all routers are released, the operator is told, and the routers are held
+/// again a little later.
 #[test]
 fn a_thread_that_fails_takes_its_caps_away_and_begins_anew() {
     let first = AtomicBool::new(true);

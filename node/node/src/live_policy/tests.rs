@@ -133,7 +133,7 @@ fn a_record_of_the_first_version_is_taken_over() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// A change holds after a restart, with the values that follow from it, and can be taken back.
+/// Goal: a change holds after a restart, with the values derived from it, and can be undone.
 #[test]
 fn changes_and_their_record_outlive_the_node() {
     let (mut live, path) = at_start("restart");
@@ -149,7 +149,8 @@ fn changes_and_their_record_outlive_the_node() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// Each with the thing, the value and the bound; and the worker is asked by the last alone.
+/// Goal: each refusal names the thing, the value and the bound; only the last change reaches the
+/// worker.
 #[test]
 fn what_is_refused_leaves_everything_as_it_was() {
     let (mut live, path) = at_start("refused");
@@ -173,7 +174,7 @@ fn what_is_refused_leaves_everything_as_it_was() {
         (&ANY, &nowhere[..], RefusalKind::NotFound, "there is no vif \"b\""),
         (&ANY, &too_much, RefusalKind::Refused, "2Gbit"),
         (&no, &rate("5Mbit"), RefusalKind::Forbidden, "not yours"),
-        // What does not fit, too.
+        // A change that does not fit is also refused as forbidden first.
         (&no, &too_much, RefusalKind::Forbidden, "not yours"),
         (&ANY, &rate("5Mbit"), RefusalKind::Refused, "no place in the pool"),
     ] {
@@ -202,10 +203,11 @@ fn guarantees_of_others_are_not_disclosed() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// The record cannot be written: the worker goes back, and the asker is told.
+/// Goal: if the record cannot be written, the worker returns to the old policy, and the caller is
+/// told.
 #[test]
 fn what_cannot_be_written_down_is_not_done() {
-    // Not there, and cannot be made.
+    // The database does not exist and cannot be made.
     let mut live = at_start("full").0;
     live.store = PolicyStore::open(Path::new("/proc/weir/policy.sqlite")).unwrap().0;
     let mut asked = Vec::new();
@@ -219,7 +221,8 @@ fn what_cannot_be_written_down_is_not_done() {
     assert!(!live.store.path().exists());
 }
 
-/// The overlay cannot be written: the file's old text holds, for the worker and for who asks.
+/// Goal: if the overlay cannot be written, the old text of the file stays in force, for the worker
+/// and for readers.
 #[test]
 fn a_reload_that_cannot_be_kept_goes_back() {
     let (mut live, path) = at_start("reload");
@@ -239,8 +242,8 @@ fn a_reload_that_cannot_be_kept_goes_back() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// A live minimum and one that the file brings later are more than the port has: the start says
-/// what helps, and that helps.
+/// Goal: if a live minimum and a later one of the file exceed the port's rate, the start fails and
+/// names the remedy, which works.
 #[test]
 fn an_overlay_that_does_not_fit_any_more_can_be_put_aside() {
     let (mut live, path) = at_start("aside");
@@ -261,7 +264,8 @@ fn an_overlay_that_does_not_fit_any_more_can_be_put_aside() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// A file that is no database stops the start, and `--without-overlay` helps; nothing is deleted.
+/// Goal: a file that is no database stops the start, `--without-overlay` helps, and nothing is
+/// deleted.
 #[test]
 fn a_damaged_database_can_be_put_aside() {
     let (_, path) = at_start("damaged");
@@ -279,8 +283,8 @@ fn a_damaged_database_can_be_put_aside() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// The file wins where it says something else; written in another unit, or as the default that was
-/// left out, it says the same.
+/// Goal: the file wins where its value has changed. A value in another unit, or a default written
+/// out, is no change.
 #[test]
 fn a_key_that_the_file_changed_drops_its_edit_at_start_and_at_reload() {
     let text = format!("{TEXT}send = {{ min_rate = \"20Mbit\" }}\n{OTHER}");
@@ -331,7 +335,7 @@ fn a_key_that_the_file_changed_drops_its_edit_at_start_and_at_reload() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// A burst that follows from its rate, which an old overlay lists, goes on following it.
+/// Goal: a burst that an old overlay lists although it is derived from its rate stays derived.
 #[test]
 fn what_an_earlier_version_kept_is_taken_over_and_put_aside() {
     let (_, path) = at_start("old");
@@ -361,7 +365,7 @@ fn what_an_earlier_version_kept_is_taken_over_and_put_aside() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// The next change writes all of a database anew that was removed while the node ran.
+/// Goal: if the database is removed while the node runs, the next change writes all of it anew.
 #[test]
 fn a_database_that_somebody_removed_is_written_anew() {
     let (mut live, path) = at_start("removed");
@@ -377,7 +381,7 @@ fn a_database_that_somebody_removed_is_written_anew() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// The database holds the newest changes, as many as the policy says.
+/// Goal: the database holds the newest changes, as many as the policy says.
 #[test]
 fn the_record_on_disk_is_bounded() {
     let (_, path) = at_start("bounded");
@@ -445,7 +449,7 @@ fn changes_until_it_is_killed() {
     }
 }
 
-/// A vif that was brought live is there after a restart, with what was changed of it.
+/// Goal: a vif that was added live is there after a restart, with its changes.
 #[test]
 fn vifs_come_and_go_live_and_stay_so() {
     let (mut live, path) = at_start("vifs");

@@ -228,8 +228,8 @@ impl StatusPair<'_> {
         Some((LimitingFactor::Port, format!("{used}; others have {others} of it")))
     }
 
-    /// Returns what had no room though every limit left some: the pool, the worker, the device or
-    /// the queue.
+    /// Returns the factor that lacked room although no limit was reached: the pool, the worker, the
+    /// device or the queue.
     fn by_room(&self, id: VifId, direction: Direction) -> (LimitingFactor, String) {
         let flow = self.flow(id, direction);
         let reason = most_frequent(flow.dropped.get(&DropCause::Room));
@@ -300,13 +300,13 @@ pub(super) fn bits(bps: u64) -> String {
     }
 }
 
-/// A rate is full from here on: a little less than the 98 % and 99 % of the conformance suite,
-/// since statuses are not taken exactly at the ends of a second.
+/// From this part on a rate counts as reached: a little less than the 98 % and 99 % of the
+/// conformance suite, since statuses are not taken exactly at the ends of a second.
 const FULL: Threshold = Threshold(97);
 
-/// A rate is nearly full from here on: while the machine keeps the worker from its processor, a
-/// bucket of 64 packets overflows and a link stands idle, so that a vif may be restricted by a rate
-/// without reaching all of it.
+/// From this part on a rate is nearly full. While the machine keeps the worker from its processor,
+/// a bucket of 64 packets overflows and a link stands idle, so that a vif may be restricted by a
+/// rate without reaching all of it.
 const NEARLY_FULL: Threshold = Threshold(90);
 
 /// A vif is restricted if it loses more than one packet in this many. TCP at a rate that suits it

@@ -242,7 +242,7 @@ impl StatusPair<'_> {
         self.bps(charged(port, self.flow(vif, direction).offered, self.headers(vif, direction)))
     }
 
-    /// The bytes of headers that its frames carry on the port.
+    /// Returns the bytes of headers that its frames carry on the port.
     fn headers(&self, vif: VifId, direction: Direction) -> u16 {
         let of = &self.policy[vif];
         headers_of(&self.policy[of.port], &self.policy[of.slice], direction)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Base and head in turn, so that a machine that slows down slows both.
+//! Runs base and head in turn, so that a machine that slows down slows both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,8 @@ use crate::tools::bench_tool;
 /// Runs the benches in the merge base with `revision` and in this tree, and prints the ratios.
 ///
 /// # Errors
-/// No such revision, or what failed. The base's work tree is removed in any case.
+/// There is no such revision, or a build or a bench failed. The base's work tree is removed in any
+/// case.
 pub(super) fn compare(
     benches: &[&KnownBench],
     revision: &str,
@@ -42,7 +43,7 @@ fn in_turn(bench: &KnownBench, tree: &Path, arguments: &[String]) -> Result<(), 
 /// Removes the work tree, also one that an interrupted run left behind, as a folder, as an entry
 /// in git's list or as both.
 fn clear(tree: &Path) -> Result<(), String> {
-    // It fails where there is none.
+    // This fails if there is none.
     let _none = git(&["worktree", "remove", "--force"]).arg(tree).output();
     if tree.exists() {
         std::fs::remove_dir_all(tree).map_err(|error| format!("{}: {error}", tree.display()))?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Instructions a packet, counted under callgrind: a guard that a shared machine does not disturb.
 //!
-//! Each pure bench runs twice, for a short and for a long while; the difference belongs to the
-//! packets that the long run has more. What is counted depends on the compiler, so the counts are
-//! kept beside its version (`bench/instructions.txt`), and another one is not held against them.
+//! Each pure bench runs twice, once short and once long; the difference divided by the additional
+//! packets of the long run is the count. It depends on the compiler, so the counts are kept with
+//! its version (`bench/instructions.txt`), and nothing is compared under another version.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -16,23 +16,23 @@ struct Case {
     package: &'static str,
     bench: &'static str,
     arguments: Vec<String>,
-    /// Behind this word the length of a run is given: the short and the long one.
+    /// The option that sets the length of a run, and the lengths of the short and the long one.
     length: (&'static str, [u64; 2]),
-    /// Packets that the long run has more.
+    /// The packets of the long run less those of the short one.
     packets: u64,
 }
 
-/// Counts that were kept, and what compiled them.
+/// Counts that were kept, and the compiler they belong to.
 #[derive(Debug, Default, PartialEq)]
 struct Kept {
     compiler: String,
     counts: Vec<(String, f64)>,
 }
 
-/// `./x bench instructions [--keep]`.
+/// Runs `./x bench instructions [--keep]`.
 ///
 /// # Errors
-/// A count above its bound, by name; a wrong word; what failed.
+/// A count is above its bound (the error names it), an argument is wrong, or a command failed.
 pub(crate) fn call(words: &[String]) -> Result<(), String> {
     match words {
         [] => check().map(|skipped| {
@@ -51,7 +51,7 @@ pub(crate) fn call(words: &[String]) -> Result<(), String> {
 /// Counts and compares. `Some` says why nothing was counted.
 ///
 /// # Errors
-/// Does the same as [`call`], for continuous integration.
+/// A count is above its bound, or a command failed.
 pub(crate) fn check() -> Result<Option<String>, String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Ok(Some("no valgrind on this machine".to_owned()));
@@ -92,7 +92,7 @@ impl Kept {
         text
     }
 
-    /// A table of all counts, and what is wrong with them.
+    /// Returns a table of all counts, and a message for each that is above its bound or not kept.
     fn judge(&self, counts: &[(String, f64)]) -> (String, Vec<String>) {
         let mut table =
             format!("{:<26} {:>8} {:>8} {:>7}\n", "instructions a packet", "now", "kept", "");
@@ -167,7 +167,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Builds a bench and says where it is.
+/// Builds a bench and returns the path of its program.
 fn build(package: &str, bench: &str) -> Result<String, String> {
     let words = ["bench", "--quiet", "--no-run", "--message-format=json"];
     let mut command = cargo(&words);
@@ -178,7 +178,7 @@ fn build(package: &str, bench: &str) -> Result<String, String> {
     path.map(|(path, _)| path.to_owned()).ok_or_else(|| format!("{bench}: cargo names no program"))
 }
 
-/// Instructions that a run of that length executes in all.
+/// Returns the number of instructions that a run of that length executes.
 fn executed(program: &str, case: &Case, length: u64) -> Result<u64, String> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", program]);
@@ -193,7 +193,7 @@ fn executed(program: &str, case: &Case, length: u64) -> Result<u64, String> {
     }
 }
 
-/// Version and target.
+/// Returns the compiler's version and target.
 fn compiler() -> Result<String, String> {
     let told = output(Command::new("rustc").args(["--version", "--verbose"]))?;
     let line =

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The benches that there are.
+//! The list of all benches.
 
 use std::fmt::Write;
 
 /// One bench.
 #[derive(Debug)]
 pub(super) struct KnownBench {
-    /// On the command line, in the result's path and in the kept lines.
+    /// The name on the command line, in the result's path and in the kept lines.
     pub(super) name: &'static str,
     pub(super) kind: BenchKind,
     /// Its rough duration after the build.
@@ -19,7 +19,7 @@ pub(super) struct KnownBench {
 pub(super) enum BenchKind {
     /// `benches/NAME.rs` of this crate: one processor, no lab.
     Crate(&'static str),
-    /// This row of `weir-lab verify netback`: it needs the lab, and so root.
+    /// This row of `weir-lab verify netback`: it needs the lab, and therefore root.
     Row(u32),
 }
 
@@ -45,10 +45,10 @@ pub(super) const ALL: &[KnownBench] = &[
     row("accuracy", 8, "25 min", "rate error and delay beside TBF and HTB"),
 ];
 
-/// The bench of that name.
+/// Returns the bench of that name.
 ///
 /// # Errors
-/// There is none; the text lists those that there are.
+/// No bench has that name; the error lists all names.
 pub(super) fn named(name: &str) -> Result<&'static KnownBench, String> {
     let names: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
     let unknown = || format!("bench: no bench '{name}'; there are {}", names.join(", "));

@@ -6,18 +6,18 @@ use std::process::Command;
 use super::file::StyleProblem;
 use crate::command;
 
-/// The commits that are not published yet, at most [`COMMITS`], merges apart: those that `origin`
-/// does not have, or without such a remote those since [`BASE`]. What is published cannot be
-/// mended; it was judged when it was not.
+/// Checks the commits that are not published yet, at most [`COMMITS`], without merges: those that
+/// `origin` lacks or, without such a remote, those since [`BASE`]. Published commits cannot be
+/// changed any more, and were checked before.
 pub(crate) fn latest() -> Result<Vec<StyleProblem>, String> {
     let published = [PUBLISHED, BASE].into_iter().find(|revision| {
         let known = Command::new("git").args(["cat-file", "-e", revision]).output();
         known.is_ok_and(|known| known.status.success())
     });
-    // A shallow clone may reach back to neither: then the latest alone.
+    // A shallow clone may contain neither revision. Then only the latest commit is checked.
     let range = published.map_or_else(|| "-1".to_string(), |revision| format!("{revision}..HEAD"));
     let count = format!("--max-count={COMMITS}");
-    // The end of a message is marked by a byte that no message holds.
+    // A zero byte, which no message contains, marks the end of each message.
     let mut arguments = vec!["log", "--no-merges", "--format=%h%n%B%x00", range.as_str()];
     if published.is_some() {
         arguments.push(&count);
@@ -62,7 +62,8 @@ fn form(message: &str) -> Vec<(usize, String)> {
     problems
 }
 
-/// `component[, component]: Word …`, the word capital and in the imperative, no full stop.
+/// Checks the form `component[, component]: Word …`: the word begins with a capital letter and is
+/// an imperative, and there is no full stop.
 fn has_form(subject: &str) -> bool {
     let Some((components, what)) = subject.split_once(": ") else { return false };
     let component = |name: &str| {
@@ -85,7 +86,7 @@ const COMMITS: usize = 100;
 const SUBJECT_MAX: usize = 65;
 const BODY_MAX: usize = 72;
 
-/// Imperatives that look like another mood.
+/// Imperatives that end like participles.
 const IMPERATIVES: &[&str] =
     &["Bring", "Embed", "Exceed", "Feed", "Need", "Ping", "Seed", "Shed", "Speed", "Spring"];
 

@@ -26,7 +26,8 @@ pub(crate) fn one_title(file: &SourceFile) -> Vec<StyleProblem> {
     }
 }
 
-/// Keep a Changelog 1.1: an unreleased part, dated versions, known groups, entries as a list.
+/// The changelog has the form of Keep a Changelog 1.1: an unreleased part, dated versions, known
+/// groups.
 pub(crate) fn changelog(file: &SourceFile) -> Vec<StyleProblem> {
     if file.path != "CHANGELOG.md" {
         return Vec::new();
@@ -53,7 +54,7 @@ pub(crate) fn changelog(file: &SourceFile) -> Vec<StyleProblem> {
     problems
 }
 
-/// A relative link leads to a file that is checked in, and to a heading that is in it.
+/// A relative link leads to a file of the repository, and to a heading that is in it.
 pub(crate) fn links(files: &[SourceFile]) -> Vec<StyleProblem> {
     let mut known: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     for file in files {
@@ -97,7 +98,7 @@ fn dead(
     if found { None } else { Some(format!("'{target}': {path} has no such heading")) }
 }
 
-/// Lines outside of fenced code, with their numbers.
+/// Returns the lines outside of fenced code, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -120,7 +121,7 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `target` seen from the directory of `from`; `None` if it leaves the repository.
+/// Resolves `target` from the directory of `from`; returns `None` if it leaves the repository.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -136,7 +137,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The name that a heading has in a link.
+/// Returns the name of a heading in a link.
 fn anchor(heading: &str) -> String {
     let kept = |c: char| match c {
         ' ' => Some('-'),

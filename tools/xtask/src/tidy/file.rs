@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A file that the rules look at, and a problem that they find in it.
+//! A file that the rules check, and a problem that they find in it.
 
 use std::fmt;
 
-/// A file that git knows or would take.
+/// A file that git tracks, or that is new and not ignored.
 #[derive(Debug, Default)]
 pub(crate) struct SourceFile {
     /// From the top of the repository.
     pub(crate) path: String,
     /// Its size in bytes.
     pub(crate) size: u64,
-    /// Its text; empty if it is none.
+    /// Its text; empty if it is not UTF-8.
     pub(crate) text: String,
 }
 
@@ -34,7 +34,7 @@ impl SourceFile {
         name.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
     }
 
-    /// A shell script, by its name or by its first line.
+    /// Returns true for a script, which its name or its first line shows.
     pub(crate) fn is_script(&self) -> bool {
         self.has_extension(&["sh"]) || self.text.starts_with("#!")
     }

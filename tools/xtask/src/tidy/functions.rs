@@ -4,7 +4,7 @@
 use super::file::{SourceFile, StyleProblem};
 use super::mask::mask;
 
-/// A function is at most 70 lines, from its name to its closing brace.
+/// A function has at most 70 lines, from its signature to its closing brace.
 pub(crate) fn function_length(file: &SourceFile) -> Vec<StyleProblem> {
     let functions = if file.has_extension(&["rs"]) {
         rust_functions(&file.text)
@@ -42,7 +42,7 @@ fn rust_functions(text: &str) -> Vec<Function> {
     functions
 }
 
-/// A function of C is a brace at the top level behind a closing parenthesis.
+/// Finds the functions of C: a brace at the top level after a closing parenthesis opens a body.
 fn c_functions(text: &str) -> Vec<Function> {
     let code = mask(text);
     let mut functions = Vec::new();
@@ -79,7 +79,7 @@ fn body(code: &str) -> Option<usize> {
             ';' if depth == 0 => return None,
             _ => {}
         }
-        // The parenthesis of a type that holds this `fn` closes: no function at all.
+        // The parenthesis around this `fn` closes, so the `fn` is part of a type.
         if depth < 0 {
             return None;
         }

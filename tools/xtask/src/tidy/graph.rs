@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The graph of crates in the architecture's page is that of the manifests.
+//! Compares the graph of crates on the architecture's page with the manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::file::{SourceFile, StyleProblem};
 /// Dependencies of each crate, by name.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// An edge stands for a dependency, also where others lead the same way; a dependency is an edge,
-/// or a way over several.
+/// Each edge of the page's graph is a dependency of a manifest. Each dependency is an edge, or a
+/// path over several edges.
 pub(crate) fn crates(files: &[SourceFile]) -> Vec<StyleProblem> {
     let Some(page) = files.iter().find(|file| file.path == PAGE) else {
         return files.first().map(|file| missing(file, PAGE)).into_iter().collect();
@@ -46,15 +46,15 @@ pub(crate) fn laboratory(files: &[SourceFile]) -> Vec<StyleProblem> {
     problems
 }
 
-/// True if a line of a manifest has the crate's name as a word: as a key, plain or quoted, in the
-/// head of a table, or as the package behind another key.
+/// Returns true if a line of a manifest has the crate's name as a word: as a key, plain or quoted,
+/// in the head of a table, or as the package of a renamed dependency.
 fn names_crate(line: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let line = line.split('#').next().unwrap_or_default();
     line.split(|c| !is_part(c)).any(|word| word == name)
 }
 
-/// `a & b --> c & d` between crates that are declared as `a["NAME: …"]`.
+/// Reads edges such as `a & b --> c & d` between crates that are declared as `a["NAME: …"]`.
 fn drawn(text: &str) -> Graph {
     let mermaid = text.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());
     let lines: Vec<&str> = mermaid.unwrap_or_default().lines().map(str::trim).collect();
@@ -90,7 +90,7 @@ fn written(files: &[SourceFile]) -> Graph {
     graph
 }
 
-/// The name that a manifest gives its package, if it is one of this workspace.
+/// Returns the package's name if the file is a manifest of this workspace.
 fn package(file: &SourceFile) -> Option<&str> {
     let is_manifest = file.path.ends_with("/Cargo.toml");
     let beside = ["fuzz/", "proof/"].iter().any(|folder| file.path.starts_with(folder));

@@ -39,7 +39,7 @@ fn literal_end(text: &str, at: usize) -> Option<usize> {
     }
 }
 
-/// Rust's block comments nest.
+/// Returns the length of a block comment, which may contain others, as in Rust.
 fn block_comment(rest: &[u8]) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < rest.len() {

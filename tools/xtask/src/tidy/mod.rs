@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Style as a program. A rule is a function from a [`SourceFile`], or from all of them, to its
-//! [`StyleProblem`]s. It sees text alone, so its test hands it a text.
+//! Checks of style. A rule is a function from a [`SourceFile`], or from all of them, to its
+//! [`StyleProblem`]s. It sees text alone, so its test gives it a text.
 //!
-//! Two rules have exceptions: a short list of names that may be used twice (`names`), and a bound
-//! on comments that open badly ([`OPENINGS_MAX`]). Each rule has a test that breaks it.
+//! Two rules tolerate a few exceptions: a short list of names may be used twice (`names`), and a
+//! few comments may open badly ([`OPENINGS_MAX`]). Each rule has a test that breaks it.
 
 use std::process::Command;
 
@@ -24,8 +24,8 @@ mod purity;
 mod repository;
 mod source;
 
-/// Prints how far the house is in order, each count with its bound. With a path, only problems
-/// below it are listed.
+/// Prints the problems of the rules of [`counted`], each count with its bound. With a path, only
+/// problems below it are listed.
 pub(crate) fn house(arguments: &[String]) -> Result<(), String> {
     let files = files()?;
     let below = arguments.first().map_or("", String::as_str);
@@ -38,7 +38,7 @@ pub(crate) fn house(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Rules that are not kept everywhere yet: a count may fall, and its bound with it, but not rise.
+/// Rules whose problems are counted: a count may fall, and its bound with it, but not rise.
 fn counted(files: &[SourceFile]) -> [(&'static str, usize, Vec<StyleProblem>); 4] {
     let openings = files.iter().flat_map(openings::openings).collect();
     [
@@ -78,7 +78,7 @@ pub(crate) fn check_repository() -> Result<(), String> {
     }
 }
 
-/// No cycle and no name twice; openings are an alarm, not a judgement, so a few are let pass.
+/// No cycle and no name used twice; openings are only an alarm, so a few are tolerated.
 const CYCLES_MAX: usize = 0;
 const NAMES_MAX: usize = 0;
 const OPENINGS_MAX: usize = 50;
@@ -103,7 +103,7 @@ const FILE_RULES: &[fn(&SourceFile) -> Vec<StyleProblem>] = &[
 fn files() -> Result<Vec<SourceFile>, String> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let listed = command::output(Command::new("git").args(arguments))?;
-    // A file that was removed but not yet from the index is listed, and not there.
+    // A removed file is still listed if it is in the index. It cannot be read and is skipped.
     let files = listed.lines().filter_map(|path| {
         let bytes = std::fs::read(path).ok()?;
         let size = bytes.len() as u64;

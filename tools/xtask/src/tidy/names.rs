@@ -10,7 +10,7 @@ use super::file::{SourceFile, StyleProblem};
 use super::mask::mask;
 use super::source::implementation;
 
-/// Names each type, public or shared within a crate, that another file declares too.
+/// Reports each type, public or shared within a crate, whose name another file declares, too.
 pub(crate) fn types(files: &[SourceFile]) -> Vec<StyleProblem> {
     let mut declared: BTreeMap<String, Vec<(&SourceFile, usize)>> = BTreeMap::new();
     for file in files.iter().filter(|file| in_workspace(&file.path)) {
@@ -39,7 +39,7 @@ fn in_workspace(path: &str) -> bool {
     path.ends_with(".rs") && path.contains("/src/") && !path.starts_with("fuzz/")
 }
 
-/// The name of the type that a line declares for other files.
+/// Returns the name of the type that a line declares for other files.
 fn public_type(line: &str) -> Option<&str> {
     let rest =
         ["pub ", "pub(crate) ", "pub(super) "].iter().find_map(|lead| line.strip_prefix(lead));

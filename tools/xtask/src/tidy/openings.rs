@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A doc comment opens with its subject or a verb, not with a word that makes a riddle of it.
 //!
-//! An alarm, not a judge: a count above its bound says that a habit is back.
+//! It is an alarm, not a judge: a count above its bound says that a habit is back.
 
 use super::file::{SourceFile, StyleProblem};
 

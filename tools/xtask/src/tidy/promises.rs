@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! PROMISES.md: every promise names what holds it, and that exists.
+//! Checks PROMISES.md: every promise names tests or rows that hold it, and they exist.
 
 use super::file::{SourceFile, StyleProblem};
 use super::graph::missing;
@@ -30,7 +30,8 @@ pub(crate) fn promises(files: &[SourceFile]) -> Vec<StyleProblem> {
     problems
 }
 
-/// Entries of the document's lists, each in one line, with the number of its first.
+/// Returns the entries of the document's lists, each as one line, with the number of its first
+/// line.
 fn entries(text: &str) -> Vec<(usize, String)> {
     let mut entries: Vec<(usize, String)> = Vec::new();
     let mut open = false;
@@ -59,7 +60,7 @@ fn exists(files: &[SourceFile], name: &str) -> bool {
 fn has_test(file: &SourceFile, name: &str) -> bool {
     let function = format!("fn {name}(");
     file.text.match_indices(&function).any(|(at, _)| {
-        // Between the attribute and the name stand other attributes and comments at most.
+        // Only other attributes and comments may stand between the attribute and the name.
         let before = &file.text[..at];
         before.rfind("#[test]").is_some_and(|attribute| !before[attribute..].contains('}'))
     })

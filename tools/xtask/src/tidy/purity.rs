@@ -5,7 +5,7 @@ use super::file::{SourceFile, StyleProblem};
 use super::mask::{line_of_word, mask};
 use super::source::implementation;
 
-/// `unsafe` stands in the crates that talk to the kernel, and in counting allocators of tests.
+/// `unsafe` is allowed in the crates that talk to the kernel, and in counting allocators of tests.
 pub(crate) fn unsafe_code(file: &SourceFile) -> Vec<StyleProblem> {
     let may = UNSAFE.iter().any(|directory| file.path.starts_with(directory));
     if may || !file.has_extension(&["rs"]) {
@@ -45,7 +45,7 @@ pub(crate) fn pure_crates(file: &SourceFile) -> Vec<StyleProblem> {
     problems
 }
 
-/// The crates of the proof say so themselves.
+/// The crates of the proof declare `#![no_std]` themselves.
 pub(crate) fn declared_no_std(file: &SourceFile) -> Vec<StyleProblem> {
     let root = |name: &&str| file.path == format!("core/{name}/src/lib.rs");
     let declared = mask(&file.text).lines().any(|line| line.trim() == "#![no_std]");
@@ -55,7 +55,7 @@ pub(crate) fn declared_no_std(file: &SourceFile) -> Vec<StyleProblem> {
     vec![file.problem(1, "has no line '#![no_std]'")]
 }
 
-/// Folders in which `unsafe` may stand. The proof has an allocator that hands out nothing.
+/// Folders in which `unsafe` is allowed. The proof has an allocator that always fails.
 const UNSAFE: &[&str] = &["host/", "proof/no-std/"];
 
 /// Pure, and linked without an operating system.

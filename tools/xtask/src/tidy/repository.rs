@@ -11,7 +11,7 @@ pub(crate) fn blobs(file: &SourceFile) -> Vec<StyleProblem> {
     vec![file.problem(1, format!("{} bytes, at most {BLOB_BYTES_MAX}", file.size))]
 }
 
-/// No path of the machine of whoever wrote it.
+/// No text contains a path of its author's machine.
 pub(crate) fn machine_paths(file: &SourceFile) -> Vec<StyleProblem> {
     let mut problems = Vec::new();
     for (index, line) in file.text.lines().enumerate() {

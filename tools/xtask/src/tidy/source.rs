@@ -4,7 +4,7 @@
 use super::file::{SourceFile, StyleProblem};
 use super::mask::{line_of_word, mask};
 
-/// At most 100 columns. In a document tables, links and code may be as wide as they must.
+/// A line has at most 100 columns. In a document, tables, links and code may be wider.
 pub(crate) fn columns(file: &SourceFile) -> Vec<StyleProblem> {
     let document = file.has_extension(&["md"]);
     if !document
@@ -28,7 +28,7 @@ pub(crate) fn columns(file: &SourceFile) -> Vec<StyleProblem> {
     problems
 }
 
-/// Every source begins with its licence in one line; a script has it behind its `#!`.
+/// Every source begins with its licence in one line; a script has it after its `#!`.
 pub(crate) fn licence(file: &SourceFile) -> Vec<StyleProblem> {
     if !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte"]) && !file.is_script() {
         return Vec::new();
@@ -60,7 +60,7 @@ pub(crate) fn file_length(file: &SourceFile) -> Vec<StyleProblem> {
     vec![file.problem(lines, format!("{lines} lines before the tests, at most {most}"))]
 }
 
-/// Nothing that was meant for a day: marks of unfinished work, debug prints, silenced warnings.
+/// Nothing temporary is left: marks of unfinished work, debug prints, silenced warnings.
 pub(crate) fn left_over(file: &SourceFile) -> Vec<StyleProblem> {
     if !file.has_extension(&["rs", "c", "h", "ts", "mjs", "svelte", "toml", "md"])
         && !file.is_script()
@@ -100,7 +100,7 @@ pub(crate) fn implementation(text: &str) -> &str {
     text
 }
 
-/// `mod tests {`, perhaps behind one more attribute.
+/// Returns true for `mod tests {`, perhaps after one more attribute.
 fn inline_module(first: &str, second: Option<&str>) -> bool {
     let module = |line: &str| line.starts_with("mod ") && line.ends_with('{');
     module(first) || (first.starts_with("#[") && second.is_some_and(|line| module(line.trim())))
@@ -110,7 +110,7 @@ const COLUMNS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 600;
 /// The page's types, from the OpenAPI document.
 const GENERATED_TYPES: &str = "web/src/lib/api.ts";
-/// One algorithm, one file that is read in one go.
+/// A scheduler is one algorithm in one file, short enough to be read in one go.
 const SCHEDULER_LINES_MAX: usize = 300;
 const LICENCE: &str = concat!("SPDX-License", "-Identifier: Apache-2.0 OR MIT");
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A root file system in memory, and the archive of it that a kernel unpacks as its first one.
+//! A root file system in memory, and its archive, which a kernel unpacks as its initramfs.
 //!
 //! Source: Linux, Documentation/driver-api/early-userspace/buffer-format.rst ("newc").
 
 use std::collections::BTreeMap;
 
-/// BootFiles by their paths, without a slash in front; folders are made as they are needed.
+/// Entries by their paths, without a slash in front; folders are made as they are needed.
 #[derive(Default)]
 pub(super) struct Root(BTreeMap<String, Entry>);
 
@@ -20,7 +20,7 @@ impl Root {
         self.add(path, Entry::Folder);
     }
 
-    /// A file that may be executed.
+    /// Adds an executable file.
     pub(super) fn program(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         self.add(path, Entry::File { mode: 0o755, content: content.into() });
     }
@@ -29,7 +29,7 @@ impl Root {
         self.add(path, Entry::File { mode: 0o644, content: content.into() });
     }
 
-    /// A symbolic link, unless something is there already.
+    /// Adds a symbolic link, unless something is there already.
     pub(super) fn link(&mut self, path: &str, to: &str) {
         if !self.has(path) {
             self.add(path, Entry::Link(to.to_owned()));
@@ -48,7 +48,7 @@ impl Root {
         self.0.insert(path.to_owned(), entry);
     }
 
-    /// The archive. Names come in order, so that a folder is before what is in it.
+    /// Returns the archive. Names come in order, so that a folder precedes its content.
     pub(super) fn archive(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (number, (path, entry)) in (1..).zip(&self.0) {
@@ -66,7 +66,7 @@ impl Root {
 
 fn append(out: &mut Vec<u8>, inode: u32, mode: u32, path: &str, content: &[u8]) {
     let [links, none] = [1, 0];
-    // Owner root; times 0, so that the same tree gives the same bytes.
+    // The owner is root, and times are 0, so that the same tree gives the same bytes.
     let fields = [inode, mode, none, none, links, none].map(u64::from);
     let [size, name] = [content.len() as u64, path.len() as u64 + 1];
     let rest = [size, 0, 0, 0, 0, name, 0];
@@ -81,7 +81,7 @@ fn append(out: &mut Vec<u8>, inode: u32, mode: u32, path: &str, content: &[u8]) 
     pad(out);
 }
 
-/// To a multiple of four bytes.
+/// Pads to a multiple of four bytes.
 fn pad(out: &mut Vec<u8>) {
     while !out.len().is_multiple_of(4) {
         out.push(0);

@@ -9,13 +9,13 @@
 /// One guest.
 #[derive(Clone, Copy)]
 pub(super) struct LabGuest {
-    /// From 1.
+    /// Its number, from 1.
     number: u8,
-    /// Its devices on the side of domain 0 carry names of their own, by `vifname`.
+    /// True if its devices on the side of domain 0 have names of their own, by `vifname`.
     named: bool,
 }
 
-/// Both ways to name a device, one each.
+/// Two guests, one for each way to name devices.
 pub(super) const GUESTS: [LabGuest; 2] =
     [LabGuest { number: 1, named: false }, LabGuest { number: 2, named: true }];
 
@@ -24,8 +24,8 @@ impl LabGuest {
         format!("fc{}", self.number)
     }
 
-    /// Its configuration, as `xl create` takes it. All guests are on the second processor, so that
-    /// what a guest may use is what its cap leaves it, and not what domain 0 does.
+    /// Returns its configuration, as `xl create` takes it. All guests are on the second processor,
+    /// so that only caps limit them, and not the load of domain 0.
     pub(super) fn config(self) -> String {
         let (name, number) = (self.name(), self.number);
         let vif = |index: u8| {
@@ -54,7 +54,7 @@ impl LabGuest {
     }
 
     /// Returns the settings for the script of domain 0: the device behind which the guest waits for
-    /// packets, its address, and the destination of packets that it forwards. Nobody is there.
+    /// packets, its address, and the destination of packets that it forwards, where no host is.
     pub(super) fn settings(self, domain: u8) -> String {
         let (number, name, device) = (self.number, self.name(), self.device(domain));
         format!("device={device}\naddress=10.7.{number}.2\nload={name}=198.18.{number}.1:9\n")
@@ -70,8 +70,8 @@ impl LabGuest {
     }
 }
 
-/// Policies that each packet is held against, one after the other: the router's work, so that it is
-/// the guest that cannot do more, and not domain 0, which copies every packet twice.
+/// Returns routing rules that the guest checks one by one for each packet. They make forwarding so
+/// expensive that the guest is the bottleneck, and not domain 0, which copies every packet twice.
 pub(super) fn rules() -> String {
     let rule = |number: u32| {
         let (high, low) = (number / 256, number % 256);
@@ -80,13 +80,13 @@ pub(super) fn rules() -> String {
     (0..RULES).map(rule).collect()
 }
 
-/// A kernel of 66 MB unpacked, and hardly anything else.
+/// The memory of a guest, for an unpacked kernel of 66 MB and hardly anything else.
 const MEMORY_MIB: u32 = 96;
 
-/// A packet costs a guest half as much again as it costs domain 0.
+/// With this number of rules a packet costs a guest 1.5 times as much as domain 0.
 const RULES: u32 = 400;
 
-/// Before the rules of the kernel, which begin at 32766.
+/// The priority of the first rule: before the kernel's rules, which begin at 32766.
 const FIRST_RULE: u32 = 1000;
 
 #[cfg(test)]

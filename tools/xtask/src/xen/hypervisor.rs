@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Xen with the scheduler RTDS, which Debian's own build leaves out: built once from Debian's
-//! source, with Debian's configuration and this scheduler more.
+//! source, with Debian's configuration and this scheduler in addition.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) fn with_rtds(folder: &Path, tree: &Path) -> Result<PathBuf, String> {
     let packed = source.join("xen/xen.gz");
     let packed = fs::read(&packed).map_err(|error| named(&packed, &error))?;
     let content = filtered("gzip", &["-dc"], &packed, Ending::Well)?;
-    // Whole or not at all: it is not built again.
+    // A file that exists is not built again, so it must never be incomplete.
     let part = built.with_extension("part");
     fs::write(&part, content).map_err(|error| named(&part, &error))?;
     fs::rename(&part, &built).map_err(|error| named(&built, &error))?;
@@ -39,13 +39,13 @@ pub(super) fn with_rtds(folder: &Path, tree: &Path) -> Result<PathBuf, String> {
     Ok(built)
 }
 
-/// Fetches a source of Xen that is to be had and unpacks it, Debian's patches applied. A pool may
-/// no longer hold what its list names; then an older version serves as well.
+/// Fetches the newest source of Xen that is available and unpacks it with Debian's patches. A
+/// server may no longer have a version that its list names; then an older one serves as well.
 fn unpacked(folder: &Path) -> Result<PathBuf, String> {
     let apt = SourceLists::fetched(folder)?;
     let text = output(apt.command("apt-cache").args(["showsrc", "xen"]))?;
     let mut failed = "the lists have no source of xen".to_owned();
-    // What repairs a release comes behind it.
+    // Updates of a release are listed after it, so begin at the end.
     for version in versions(&text).into_iter().rev() {
         let mut fetch = apt.command("apt-get");
         fetch.args(["-qq", "source", "--download-only"]).arg(format!("xen={version}"));
@@ -69,7 +69,7 @@ fn configure(source: &Path, tree: &Path) -> Result<(), String> {
     let own = source.join("xen/.config");
     fs::write(&own, text + RTDS).map_err(|error| named(&own, &error))?;
     run(make(source).arg("olddefconfig"))?;
-    // What a configuration cannot have, it drops without a word.
+    // Options that cannot be set are dropped silently.
     let text = fs::read_to_string(&own).map_err(|error| named(&own, &error))?;
     match text.lines().any(|line| line == WANTED) {
         true => Ok(()),
@@ -80,18 +80,18 @@ fn configure(source: &Path, tree: &Path) -> Result<(), String> {
 fn make(source: &Path) -> Command {
     let mut make = Command::new("make");
     make.args(["--silent", "-C"]).arg(source.join("xen"));
-    // As Debian's rules do: a build fetches nothing.
+    // A build fetches nothing, as under Debian's rules.
     make.args(["XEN_TARGET_ARCH=x86_64", "PYTHON=python3", "WGET=false", "GIT=false"]);
     make
 }
 
-/// Lists of Debian's sources, apart from those of this machine, which may have none.
+/// The lists of Debian's sources, kept apart from this machine's lists, which may lack sources.
 struct SourceLists {
     options: Vec<String>,
 }
 
 impl SourceLists {
-    /// Fetches the lists of sources from where this machine has its packages from.
+    /// Fetches the lists of sources from the servers of this machine's packages.
     fn fetched(folder: &Path) -> Result<Self, String> {
         let lists = folder.join("lists");
         let partial = lists.join("partial");
@@ -123,12 +123,12 @@ impl SourceLists {
     }
 }
 
-/// The versions of `apt-cache showsrc`.
+/// Returns the versions in the output of `apt-cache showsrc`.
 fn versions(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("Version: ")).collect()
 }
 
-/// The name of a source's description, which has no epoch.
+/// Returns the name of a source's `.dsc` file, which has no epoch.
 fn description(version: &str) -> String {
     let version = version.split_once(':').map_or(version, |(_, version)| version);
     format!("xen_{version}.dsc")
@@ -141,7 +141,7 @@ const WANTED: &str = "CONFIG_SCHED_RTDS=y";
 const RTDS: &str = "CONFIG_EXPERT=y\nCONFIG_UNSUPPORTED=y\nCONFIG_SCHED_RTDS=y\n";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// What the build needs, and the packages that these are in.
+/// The programs that the build needs, each with its package.
 const PROGRAMS: [(&str, &str); 6] = [
     ("dpkg-source", "dpkg-dev"),
     ("make", "make"),

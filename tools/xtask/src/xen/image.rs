@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The first root file systems of domain 0 and of its guests.
+//! The initramfs of domain 0 and that of its guests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ pub(super) struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// A guest: busybox, the driver of its network, and a script that makes a router of it.
+    /// Makes that of a guest: busybox, the network driver, and a script that makes it a router.
     pub(super) fn guest(&self) -> Result<Vec<u8>, String> {
         let mut root = Root::default();
         self.base(&mut root, &["xen-netfront"], include_str!("../../../../lab/xen/guest.sh"))?;
@@ -34,7 +34,8 @@ impl Sources<'_> {
         packed(&root)
     }
 
-    /// Domain 0: Xen's tools, what Weir runs, Weir itself, the guests' kernel and file system.
+    /// Makes that of domain 0: Xen's tools, the programs that Weir runs, Weir itself, and the
+    /// guests' kernel and initramfs.
     pub(super) fn domain_0(&self, guest: Vec<u8>) -> Result<Vec<u8>, String> {
         let mut root = Root::default();
         self.base(&mut root, MODULES, include_str!("../../../../lab/xen/dom0.sh"))?;
@@ -51,7 +52,7 @@ impl Sources<'_> {
         for (from, to) in self.programs.iter().zip(["usr/bin/weir", "usr/bin/weir-lab"]) {
             self.program(&mut root, from, to)?;
         }
-        // The library of threads loads it by name when a thread is ended: nothing is linked to it.
+        // The thread library loads it by name when a thread is ended; no program is linked to it.
         let unwinder = Path::new("/lib/x86_64-linux-gnu/libgcc_s.so.1");
         self.library(&mut root, unwinder)?;
         root.file("etc/xen/xl.conf", "autoballoon=\"off\"\n");
@@ -83,13 +84,13 @@ impl Sources<'_> {
         Ok(())
     }
 
-    /// A program of this machine's, as its shell finds it.
+    /// Adds a program of this machine, as its shell finds it.
     fn installed(&self, root: &mut Root, name: &str) -> Result<(), String> {
         let path = output(Command::new("sh").args(["-c", &format!("command -v {name}")]))?;
         self.program(root, Path::new(path.trim()), &format!("sbin/{name}"))
     }
 
-    /// A program with the libraries that it is linked with, as the loader finds them.
+    /// Adds a program with the libraries that it is linked with, as the loader finds them.
     fn program(&self, root: &mut Root, from: &Path, to: &str) -> Result<(), String> {
         let content = fs::read(from).map_err(|error| named(from, &error))?;
         root.program(to, content);
@@ -99,7 +100,7 @@ impl Sources<'_> {
         linked(&found).iter().try_for_each(|library| self.library(root, library))
     }
 
-    /// A library at the place where it is on this machine, or would be were its package installed.
+    /// Adds a library at its place on this machine, or where its package would install it.
     fn library(&self, root: &mut Root, path: &Path) -> Result<(), String> {
         let place = path.strip_prefix(self.tree).unwrap_or(path).to_string_lossy().into_owned();
         if !root.has(&place) {
@@ -109,12 +110,12 @@ impl Sources<'_> {
     }
 }
 
-/// Paths in what `ldd` says.
+/// Returns the paths in the output of `ldd`.
 fn linked(text: &str) -> BTreeSet<PathBuf> {
     text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }
 
-/// Fast rather than small: it is unpacked once, by a processor that is emulated.
+/// Compresses fast rather than well, since an emulated processor unpacks it, once.
 fn packed(root: &Root) -> Result<Vec<u8>, String> {
     filtered("gzip", &["-1"], &root.archive(), Ending::Well)
 }

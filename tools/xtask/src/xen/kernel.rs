@@ -10,13 +10,14 @@ use std::thread;
 
 use super::packages::named;
 
-/// The kernel as an ELF file, out of the `vmlinuz` that holds it compressed. Xen and QEMU's own
-/// loader take it as it is, and boot it three times as fast as one that unpacks itself.
+/// Returns the kernel as an ELF file, from the `vmlinuz` that holds it compressed. Xen and QEMU's
+/// own loader accept it, and boot it three times as fast as one that unpacks itself.
 pub(super) fn unpacked(vmlinuz: &Path) -> Result<Vec<u8>, String> {
     let packed = fs::read(vmlinuz).map_err(|error| named(vmlinuz, &error))?;
     for (magic, program) in PACKERS {
         for at in (0..packed.len()).filter(|at| packed[*at..].starts_with(magic)) {
-            // The same bytes may stand there by chance, and after the end there is more.
+            // The magic may occur by chance, and other data follow the kernel, so the status of the
+            // program says nothing.
             let kernel = filtered(program, &["-dc"], &packed[at..], Ending::Whatever)?;
             if kernel.starts_with(b"\x7fELF") {
                 return Ok(kernel);
@@ -47,7 +48,7 @@ pub(super) fn filtered(
     let pipe = child.stdin.take();
     let output = thread::scope(|scope| {
         scope.spawn(|| {
-            // A program that has seen enough says so by its status.
+            // A program may stop reading early; its status tells whether that is a failure.
             pipe.map(|mut pipe| pipe.write_all(input))
         });
         child.wait_with_output()
@@ -63,7 +64,7 @@ pub(super) fn filtered(
 pub(super) struct Modules(BTreeMap<String, PathBuf>);
 
 impl Modules {
-    /// All below a folder.
+    /// Finds all modules below a folder.
     pub(super) fn below(folder: &Path) -> Result<Self, String> {
         let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
         while let Some(folder) = folders.pop() {
@@ -80,7 +81,8 @@ impl Modules {
         Ok(Self(found))
     }
 
-    /// The contents of modules and of all that they need, in the order in which they can be loaded.
+    /// Returns the contents of modules and of their dependencies, in an order in which they can be
+    /// loaded.
     pub(super) fn with_needs(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
         let mut loaded = Vec::new();
         names.iter().try_for_each(|name| self.load(&plain(name), &mut loaded))?;
@@ -101,7 +103,7 @@ impl Modules {
     }
 }
 
-/// A module calls itself by `_` what its file may call by `-`.
+/// Returns the name of a module as the kernel spells it: with `_` where its file may have `-`.
 fn plain(name: &str) -> String {
     name.replace('-', "_")
 }

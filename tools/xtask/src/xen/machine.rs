@@ -22,15 +22,15 @@ pub(super) struct LabMachine<'a> {
     pub(super) kernel: &'a Path,
     /// Words of the kernel's command line besides its console.
     pub(super) words: &'a str,
-    /// Its first root file system.
+    /// Its initramfs.
     pub(super) root: &'a Path,
-    /// A disk on which it leaves what came of it.
+    /// A disk on which it leaves its results.
     pub(super) disk: &'a Path,
 }
 
 impl LabMachine<'_> {
-    /// Runs it until it switches itself off. What it says goes into `log`; lines that begin with
-    /// [`MARK`] are shown.
+    /// Runs it until it switches itself off. Its output goes into `log`; the part of a line after
+    /// [`MARK`] is shown.
     ///
     /// # Errors
     /// QEMU could not be started or failed; it ran for longer than [`LIMIT`], and was ended.
@@ -42,7 +42,7 @@ impl LabMachine<'_> {
         let pipe = child.0.stdout.take().ok_or("QEMU has no standard output")?;
         let mut file = File::create(log).map_err(|error| named(log, &error))?;
         let (lines, next) = mpsc::channel();
-        // Ends with QEMU, which is the only one to hold the other end.
+        // The thread ends when QEMU ends, which alone holds the other end of the pipe.
         thread::spawn(move || {
             let mut reader = BufReader::new(pipe);
             let mut line = Vec::new();
@@ -83,13 +83,13 @@ impl LabMachine<'_> {
         let [kernel, root] = [self.kernel, self.root].map(Path::display);
         let modules = format!("{kernel} console=hvc0 quiet {},{root}", self.words);
         let disk = format!("file={},format=raw,if=virtio", self.disk.display());
-        // It ends with us, however we end.
+        // QEMU is killed when this process ends, however it ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", QEMU]);
-        // Time is counted in instructions, so that a machine that does something else meanwhile
-        // makes the run longer, and changes nothing inside.
+        // Time is counted in instructions, so that other load on this machine makes the run longer,
+        // but changes nothing inside.
         command.args(["-accel", "tcg,thread=single", "-icount", INSTRUCTIONS]);
-        // What newer processors have Xen or domain 0 stumble over without acceleration.
+        // Without acceleration, Xen or domain 0 fail on features of newer processors.
         command.args(["-cpu", "qemu64", "-smp", "2"]);
         command.args(["-m", MEMORY, "-nodefaults", "-display", "none", "-no-reboot"]);
         command.args(["-serial", "stdio", "-drive", &disk]);
@@ -104,23 +104,23 @@ struct Ending(Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // It has ended by itself otherwise.
+        // If this fails, it has ended by itself.
         let _killed = self.0.kill();
         let _ended = self.0.wait();
     }
 }
 
-/// The kind of program that runs a bench.
+/// The emulator.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
-/// The beginning of a line for the waiting parent.
+/// Marks a line that is to be shown while the machine runs.
 const MARK: &str = "XEN-LAB ";
 
-/// Several times what it takes on a machine that does something else meanwhile.
+/// The longest run: several times the length of a run on a busy machine.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Speed of each processor: an instruction in 4 ns, 250 million a second. Time jumps ahead while
-/// both sleep.
+/// Speed of each processor: an instruction in 4 ns, 250 million a second. While both sleep, time
+/// jumps ahead.
 const INSTRUCTIONS: &str = "shift=2,sleep=off";
 
 const MEMORY: &str = "896";

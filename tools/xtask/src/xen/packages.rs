@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Debian's packages: fetched once, held against the hashes of the signed lists, unpacked.
+//! Debian's packages: fetched once, checked against the hashes of the signed lists, unpacked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::command::{output, run};
 
-/// The folder of what was unpacked, in that of the packages.
+/// The folder of the unpacked files, inside the packages' folder.
 pub(super) const TREE: &str = "tree";
 
 /// A package as the lists have it.
@@ -27,11 +27,11 @@ impl Packages {
         Self { folder: folder.to_owned() }
     }
 
-    /// The folder into which all of `names` are unpacked. What the lists offer now is fetched
-    /// unless it is there; one that was unpacked before is not unpacked again.
+    /// Fetches the packages `names` in the versions of the lists, unless they are there, and
+    /// returns the folder into which they are unpacked. It is made anew if any of them has changed.
     ///
     /// # Errors
-    /// The lists do not have one of them, or it cannot be had.
+    /// The lists lack one of them, or it cannot be fetched or unpacked.
     pub(super) fn unpacked(&self, names: &[&str]) -> Result<PathBuf, String> {
         let tree = self.folder.join(TREE);
         let packages = self.listed(names)?;
@@ -64,7 +64,7 @@ impl Packages {
         Ok(packages)
     }
 
-    /// Fetches those that are not there, and refuses what has another hash than the lists say.
+    /// Fetches missing packages, and refuses one whose hash is not that of the lists.
     fn fetch(&self, packages: &[Package]) -> Result<(), String> {
         let missing: Vec<&Package> =
             packages.iter().filter(|package| !self.has(package).unwrap_or(false)).collect();
@@ -101,13 +101,13 @@ impl Packages {
 }
 
 impl Package {
-    /// Another version has another hash, and so another name.
+    /// Returns the name of its file. Another version has another hash, and so another name.
     fn file(&self) -> String {
         format!("{}_{}.deb", self.name, self.sha256.get(..16).unwrap_or(&self.sha256))
     }
 }
 
-/// The kernel that Debian's own name for the newest one stands for: `linux-image-6.1.0-44-amd64`.
+/// Returns the package of Debian's newest kernel, such as `linux-image-6.1.0-44-amd64`.
 pub(super) fn kernel() -> Result<String, String> {
     let text = output(Command::new("apt-cache").args(["depends", "linux-image-amd64"]))?;
     let kernel = text.lines().find_map(|line| {
@@ -117,7 +117,7 @@ pub(super) fn kernel() -> Result<String, String> {
     kernel.ok_or_else(|| "linux-image-amd64 depends on no kernel".to_owned())
 }
 
-/// Names and hashes of `apt-cache show`.
+/// Reads names and hashes from the output of `apt-cache show`.
 fn records(text: &str) -> Vec<Package> {
     let record = |record: &str| {
         let field = |name: &str| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A calendar changes the width or the number of its buckets: all entries are linked anew.
+//! Changes the width or the number of a calendar's buckets; all entries are linked anew.
 
 use super::tuning::Tuning;
 use super::{Calendar, EMPTY, Link};
@@ -56,7 +56,7 @@ impl Calendar {
             self.insert(key, all, links);
             all = next;
         }
-        // The least entry may lie in the heap now, which of equal ones may have another on top.
+        // The least entry may be in the heap now, which may have another of equal key on top.
         self.top = self.find(links);
         self.tuning = Tuning::default();
     }

@@ -9,7 +9,7 @@ pub(super) struct Tuning {
     pub(super) beyond: u32,
     /// Entries for which the list was full: the buckets are too wide.
     pub(super) crowded: u32,
-    /// The greatest distance of a key from the window's begin.
+    /// The greatest distance of a key from the start of the window.
     pub(super) farthest: u64,
 }
 
@@ -22,7 +22,8 @@ impl Tuning {
         self.pushes as usize > period
     }
 
-    /// The width, as a power of 2, that `buckets` buckets should have; they have `shift`.
+    /// Returns the width, as a power of 2, that `buckets` buckets should have; they have `shift`
+    /// now.
     pub(super) fn width(&self, shift: u32, buckets: usize) -> u32 {
         let Self { pushes, beyond, crowded, farthest } = *self;
         let turn = u64::BITS - (buckets as u64).leading_zeros() - 1;
@@ -39,5 +40,5 @@ impl Tuning {
 /// The width is unknown until this many entries were seen.
 const FIRST_TUNING: usize = 256;
 
-/// Buckets of 2⁴⁰ ns are 18 minutes wide, of 2⁴⁰ in virtual time a megabyte.
+/// Buckets of 2⁴⁰ ns are 18 minutes wide.
 const SHIFT_MAX: u32 = 40;

@@ -36,7 +36,7 @@ fn thread_ids(path: &Path) -> Result<Vec<u32>, HostError> {
                 ids.extend(of);
                 groups.extend(below);
             }
-            // A group below ends at any time.
+            // A group below may go at any time.
             Err(error) if error.kind() == ErrorKind::NotFound && group != path => {}
             Err(error) => return Err(HostError::io("read the threads of", &group, error)),
         }
@@ -46,7 +46,7 @@ fn thread_ids(path: &Path) -> Result<Vec<u32>, HostError> {
     Ok(ids)
 }
 
-/// The threads of one group: `cgroup.threads` of version 2, `tasks` of version 1.
+/// Reads the threads of one group: `cgroup.threads` of version 2, `tasks` of version 1.
 fn ids_of(group: &Path) -> std::io::Result<Vec<u32>> {
     let text = match fs::read_to_string(group.join("cgroup.threads")) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -93,7 +93,8 @@ pub(super) struct ComparisonScale {
 }
 
 impl ComparisonScale {
-    /// A tenth in quick runs, which an emulated processor keeps up with, too.
+    /// Returns the scale of a run. Quick runs have a tenth of the rates, with which even an
+    /// emulated processor keeps up.
     pub(super) const fn of(rec: &Recording<'_>) -> Self {
         if rec.quick {
             Self { set_ups: 20, changes: 10, change_pps: 1_000, link: 10, repetitions: 1 }
@@ -102,7 +103,7 @@ impl ComparisonScale {
         }
     }
 
-    /// A part of the link's rate.
+    /// Returns a part of the link's rate, in bits a second.
     pub(super) const fn link_percent(self, percent: u64) -> u64 {
         self.link * 10_000 * percent
     }
@@ -155,7 +156,7 @@ pub(super) fn changes(
     order: ChangeOrder,
 ) -> Result<[u64; 2]> {
     let scale = ComparisonScale::of(rec);
-    // Three times what the packets have with a tunnel's header.
+    // Three times the packets' rate with a tunnel's header.
     let rate = BitRate::from_bps(scale.change_pps * 3 * 8 * u64::from(SMALL_FRAME + 40));
     let mut over = MiddleNode::B2;
     setter.set_up(AskedPath { port: PORT, rate, over })?;
@@ -177,8 +178,8 @@ pub(super) fn changes(
     let after = passed()?;
     let [sent, arrived] = [seen.packets_sent(number(PORT)), seen.packets(0, number(PORT))];
     let limited = setter.limited(PORT)?;
-    // Its own limiter may cut what a late sender sends at once; as much as of the same load at
-    // rest, and no more: a change may hold packets there, too.
+    // The path's own limiter may cut the burst of a late sender. It is excused only as many packets
+    // as it cuts of the same load at rest, since a change may hold packets there, too.
     if limited > 0 {
         traffic(streams, length, |_| Ok(()))?;
     }
@@ -284,7 +285,7 @@ fn traffic<T>(
     TrafficFlows { senders: &senders, receivers: &receivers, length }.run(None, beside)
 }
 
-/// A stream to a port.
+/// Returns a stream to a port.
 fn stream(setter: &dyn PathSetter, port: u16, rate: Rate, frame: u16) -> Result<XdpStream> {
     let to = setter.destination_mac()?;
     Ok(XdpStream {
@@ -296,7 +297,7 @@ fn stream(setter: &dyn PathSetter, port: u16, rate: Rate, frame: u16) -> Result<
     })
 }
 
-/// The number of the stream to a port.
+/// Returns the number of the stream to a port.
 const fn number(port: u16) -> u16 {
     port.saturating_sub(PORT)
 }
@@ -314,7 +315,7 @@ fn passed() -> Result<[u64; 2]> {
     Ok(counts)
 }
 
-/// Limits the links of the first node, which a veth does not, as the links of a real one are.
+/// Limits the links of the first node as real links are limited, which veths are not.
 pub(super) fn limit_links(rec: &Recording<'_>) -> Result {
     let bits = ComparisonScale::of(rec).link_percent(100);
     for node in MiddleNode::BOTH {
@@ -332,7 +333,7 @@ pub(super) fn take_frames() -> Result {
     run_at("b1", Command::line("ethtool -K bh1 gro on")).map(drop)
 }
 
-/// Names a contender that cannot be measured here.
+/// Notes a contender that cannot be measured here.
 pub(crate) fn skipped(rec: &mut Recording<'_>, contender: &str, lacks: &str) {
     let text = format!("SKIPPED {contender}: {lacks}");
     rec.say(&text);

@@ -2,9 +2,9 @@
 //! A controller that sets up each flow: os-ken with the application
 //! `lab/scenarios/em/controller.py`, and Open vSwitch in place of the routers.
 //!
-//! Each switch is one of its own, with the user-space data path: the kernel's is a module that not
-//! every machine has. Queues of OpenFlow need the kernel's, so that what a flow can be guaranteed
-//! here is what meters do: they police the others.
+//! Each switch is a process of its own, with the user-space data path: the kernel's is a module
+//! that not every machine has. Queues of OpenFlow need the kernel's data path, so that here only
+//! meters can guarantee a flow its rate: they police the others.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use crate::em::tables::{DESTINATION, SOURCE};
 use crate::em::timed::timed_post;
 use crate::peers::OpenVSwitch;
 
-/// Measures it.
+/// Measures the controller.
 pub(super) fn show(rec: &mut Recording<'_>) -> Result {
     if !OpenVSwitch::is_installed() || !Path::new(MANAGER).exists() {
         skipped(
@@ -94,8 +94,8 @@ impl OpenFlowLab {
         for [node, other, address] in
             [["bh1", "bh2", DESTINATION_TEXT], ["bh2", "bh1", SOURCE_TEXT]]
         {
-            // Neighbours are not the controller's matter here; and a packet socket gets frames
-            // whose checksum the sender left to its device.
+            // The controller does not resolve neighbours here. Offload is off since a packet socket
+            // gets frames whose checksum the sender left to its device.
             let mac = device_mac(other, "eth0")?;
             let line = format!("ip -6 neigh replace {address} lladdr {mac} dev eth0 nud permanent");
             run_at(node, Command::line(&line))?;
@@ -231,7 +231,7 @@ impl FlowSetter {
 }
 
 impl PathSetter for FlowSetter {
-    /// The controller has no rates: what it is asked for is a path.
+    /// Asks for a path alone, since the controller has no rates.
     fn set_up(&mut self, AskedPath { port, over, .. }: AskedPath) -> Result<f64> {
         self.set_up.insert(port, ());
         self.ask(&flow(port, over))
@@ -272,7 +272,7 @@ impl PathSetter for FlowSetter {
         self.ask(&flow).map(drop)
     }
 
-    /// It limits nothing.
+    /// Returns 0: the controller limits nothing.
     fn limited(&self, _port: u16) -> Result<u64> {
         Ok(0)
     }

@@ -12,7 +12,7 @@ pub struct IipFigure {
     pub text: &'static str,
     /// The sweeps that it shows.
     pub(super) sweeps: &'static [&'static str],
-    /// The sizes of them that it shows.
+    /// The sizes of the sweeps that it shows.
     pub(super) sizes: &'static [&'static str],
     pub(super) view: FigureView,
 }
@@ -20,11 +20,11 @@ pub struct IipFigure {
 /// The way in which a figure shows loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FigureView {
-    /// Packets that arrived by those offered, a line a size.
+    /// Packets that arrived by packets offered, a line for each size.
     Throughput,
-    /// Time on the way by load, a line a size.
+    /// Transit time by load, a line for each size.
     Latency,
-    /// Processor time by load, a line a guest's thread.
+    /// Processor time by load, a line for each guest's thread.
     Processor,
     /// The points of one size and their line.
     Fit,
@@ -34,7 +34,7 @@ pub(super) enum FigureView {
     Beside,
 }
 
-/// All of them.
+/// All figures and the table.
 pub const FIGURES: [IipFigure; 11] = [
     IipFigure {
         name: "fig5",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The page that puts the text's words and numbers beside what was seen, from a result file alone.
+//! The page that puts the text's words and numbers beside the measured ones, from a result file
+//! alone.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ pub fn table(figure: &IipFigure, result: &ResultFile) -> String {
     }
 }
 
-/// Delays at the least load, at the greatest that was forwarded, and past it.
+/// Returns delays at the least load, at the greatest that was forwarded, and past it.
 fn delays(all: &[FigureLoads]) -> String {
     let mut text = "\
 | through | bytes | least load, kpps | ms | throughput, kpps | Mbit/s | ms | greatest load, kpps | \
@@ -94,8 +95,8 @@ missing | ms |
     text + &all.iter().filter_map(unsaturated).collect::<String>()
 }
 
-/// A remark on a size whose loads lost packets where greater ones lost hardly any: its throughput
-/// in the table says when a run first lost some, not what is forwarded.
+/// Returns a remark on a size whose loads lost packets where greater ones lost hardly any: the
+/// throughput in the table then says when a run first lost some, not what is forwarded.
 fn unsaturated(of: &FigureLoads) -> Option<String> {
     let first = of.loads.iter().find(|load| !load.is_forwarded())?;
     let last = of.loads.last().filter(|last| last.missing() <= HARDLY_ANY)?;
@@ -139,7 +140,7 @@ fn processors(of: &FigureLoads) -> String {
             that receives\nand works + the thread that sends.\n"
 }
 
-/// The text's line of each size and guest beside ours, then the surfaces.
+/// Returns the text's line of each size and guest beside ours, then the surfaces.
 fn coefficients(all: &[FigureLoads]) -> Result<String> {
     let fitted: Vec<SizeLoads> = all.iter().map(FigureLoads::to_fit).collect();
     let (known, mut compared, mut worse) = (lines()?, 0, 0);
@@ -169,7 +170,7 @@ fn coefficients(all: &[FigureLoads]) -> Result<String> {
             let ours = line.map_or_else(
                 |error| format!("– | – | – | {error}"),
                 |line| {
-                    // A step of 10 Mbit/s is so many thousand packets a second.
+                    // The number of thousands of packets a second in a step of 10 Mbit/s.
                     let step = 10e3 / (8.0 * size.bytes);
                     let [a, b] = [line.slope(), line.offset()];
                     format!("{:.3} | {a:.3} | {b:.2} | {:.3}", a * step, line.fit().r_square)
@@ -206,7 +207,7 @@ fn coefficients(all: &[FigureLoads]) -> Result<String> {
 }
 
 const TEXT_LEAST: f64 = 79.0;
-/// A part of the packets that a saturated node exceeds by far.
+/// A part of lost packets that a saturated node exceeds by far.
 const HARDLY_ANY: f64 = 0.02;
 
 const SURFACE: &str = "

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The processor's experiments of the Jitter text, made again on this machine: activation by a
+//! The processor's experiments of the Jitter text, reproduced on this machine: activation by a
 //! clock, ping, iperf, RTP, and shares of a core, each under shares alone and in the class.
 //!
 //! The runs and the claims are those of rows 1 to 4 of `weir-lab verify jitter`; here they are
-//! drawn, and put beside the text's words.
+//! drawn beside the text's words.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -28,26 +28,26 @@ pub struct TimelyExperiment {
     pub length: Duration,
     /// The finding of the text.
     text: &'static str,
-    /// Measures it, and judges what Weir promises.
+    /// Measures the experiment, and judges what Weir promises.
     record: fn(&mut Recording<'_>) -> Result,
-    /// The things compared.
+    /// Returns the cases that are compared.
     cases: fn(&TimelyScenario) -> Vec<TimelyCase>,
     chart: TimelyChart,
 }
 
-/// Something that was measured without and with the class.
+/// A case that was measured without and with the class.
 struct TimelyCase {
-    /// For people.
+    /// Its name for people.
     title: String,
-    /// Its series without and with the class. One that ends with `/` is all that have a number
-    /// behind it.
+    /// Its series without and with the class. A name that ends with `/` stands for all series whose
+    /// names continue with a number.
     series: [String; 2],
 }
 
 /// How an experiment is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TimelyChart {
-    /// The distribution of a time, of which this is the name.
+    /// The distribution of a time, with its name.
     Times(&'static str),
     /// Rates.
     Rates,
@@ -55,7 +55,7 @@ enum TimelyChart {
     Shares,
 }
 
-/// An experiment that was made, and its result.
+/// An experiment with its result.
 pub type MadeTimely = (&'static TimelyExperiment, ResultFile);
 
 impl TimelyExperiment {
@@ -134,13 +134,13 @@ impl TimelyExperiment {
         },
     ];
 
-    /// The experiment of that name.
+    /// Returns the experiment of that name.
     pub fn named(name: &str) -> Option<&'static Self> {
         const ALL: &[TimelyExperiment] = &TimelyExperiment::ALL;
         ALL.iter().find(|one| one.name == name)
     }
 
-    /// Makes it.
+    /// Runs the experiment.
     ///
     /// # Errors
     /// The lab cannot be made here, or a series is empty.
@@ -157,7 +157,7 @@ impl TimelyExperiment {
         drawn.iter().try_for_each(|(name, svg)| save_picture(folder, name, svg, 1.0))
     }
 
-    /// The pictures of a result, each with the name of its file.
+    /// Returns the pictures of a result, each with the name of its file.
     pub(super) fn draw(&self, result: &ResultFile) -> Result<Vec<(String, Svg)>> {
         let scenario = TimelyScenario::read()?;
         let cases = (self.cases)(&scenario);
@@ -209,7 +209,7 @@ impl TimelyExperiment {
         }
     }
 
-    /// Its part of the page.
+    /// Returns the experiment's part of the page.
     pub(super) fn section(&self, result: &ResultFile, pictures: &[&str]) -> Result<String> {
         let mut text = format!("\n## {}\n\n{}\n", self.title, wrapped(self.text, "> ", "> "));
         for picture in pictures {
@@ -222,7 +222,7 @@ impl TimelyExperiment {
         Ok(text + "\n" + &wrapped(&made, "", ""))
     }
 
-    /// The numbers of a result.
+    /// Returns the table of a result's numbers.
     ///
     /// # Errors
     /// The scenario cannot be read.
@@ -256,7 +256,7 @@ impl TimelyCase {
         Self { title: title.to_owned(), series }
     }
 
-    /// Its samples without (0) or with the class (1).
+    /// Returns the samples without (0) or with the class (1).
     fn samples(&self, result: &ResultFile, at: usize) -> Vec<f64> {
         let wanted = self.series[at].as_str();
         let is_wanted = |name: &str| match name.strip_prefix(wanted) {
@@ -269,7 +269,7 @@ impl TimelyCase {
     }
 }
 
-/// Without and with the class, for people.
+/// The names of both cases: without and with the class.
 const NAMES: [&str; 2] = ["shares alone", "real-time class"];
 
 const SHARED_CORE: &str = "VM1, VM2 and VM3 co-locate on one CPU core. VM1 60%; VM2 20%; VM3 20%. \
@@ -286,8 +286,8 @@ mod tests {
 
     use super::*;
 
-    /// By hand: 200 round trips of 1 to 200 µs in two runs; the p99 of each run, which has nearly
-    /// the same name, is none of them.
+    /// By hand: 200 round trips of 1 to 200 µs in two runs. The p99 of each run has nearly the same
+    /// name, but is not among them.
     #[test]
     fn the_numbers_of_all_runs_are_together() {
         let mut result = ResultFile::new(Origin::default());

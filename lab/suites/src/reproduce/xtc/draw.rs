@@ -23,7 +23,8 @@ pub fn write(figure: &Figure, result: &ResultFile, folder: &Path) -> Result<(), 
     drawn.iter().try_for_each(|(part, svg)| save_picture(folder, &figure.picture(part), svg, 1.0))
 }
 
-/// The pictures of a figure, each with what its file is called beside the figure's name.
+/// Returns the pictures of a figure, each with the part of its file's name behind the figure's
+/// name.
 pub fn draw(figure: &Figure, result: &ResultFile) -> Result<Vec<(String, Svg)>, ExperimentError> {
     match &figure.made {
         FigureKind::Curve(curve) => by_cap(figure, curve, result),

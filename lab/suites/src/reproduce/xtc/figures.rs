@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The text's figures and tables: how each is made, and what the text says of it.
+//! The text's figures and tables: the experiment behind each, and the text's words about it.
 
 use weir_experiment::prelude::*;
 
@@ -41,7 +41,7 @@ pub(super) enum FigureKind {
     Chain,
 }
 
-/// The figure of that name.
+/// Returns the figure of that name.
 pub fn figure(name: &str) -> Result<&'static Figure, ExperimentError> {
     FIGURES.iter().find(|figure| figure.name == name).ok_or_else(|| {
         let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
@@ -56,11 +56,11 @@ const DEAD_BEAT: Contender = Contender::DeadBeat(LeastCap::DEFAULT);
 const DEAD_BEAT_3: Contender = Contender::DeadBeat(LeastCap::CHOSEN);
 const FLOW: FigureFlow = FigureFlow::Udp(100);
 
-/// Over the whole range, and where the text's controllers end.
+/// Set-points over the whole range, and where the text's controllers end.
 const WHOLE: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 80, 90];
 const LOW: &[u64] = &[4, 6, 8, 10, 15, 20, 25, 30];
 
-/// The range of one flow, low set-points: Figs 9 to 14 differ in flow and contenders only.
+/// Returns a sweep of low set-points: Figs 9 to 14 differ in flow and contenders only.
 const fn range(flows: &'static [FigureFlow], contenders: &'static [Contender]) -> FigureKind {
     FigureKind::Sweep(SetPointSweep {
         flows,
@@ -72,7 +72,7 @@ const fn range(flows: &'static [FigureFlow], contenders: &'static [Contender]) -
     })
 }
 
-/// RTT and loss of a probe, Figs 7 and 8.
+/// Returns a sweep for RTT and loss of a probe, Figs 7 and 8.
 const fn probed(flows: &'static [FigureFlow]) -> FigureKind {
     FigureKind::Sweep(SetPointSweep {
         flows,
@@ -310,7 +310,7 @@ mod tests {
         assert!(error.contains("fig19") && error.contains("table2"), "{error}");
     }
 
-    /// Goal: no figure quick takes longer than the demo of one evening's patience.
+    /// Goal: a quick run of any figure takes seven minutes at most.
     #[test]
     fn every_figure_is_quick_when_asked() {
         for figure in &FIGURES {

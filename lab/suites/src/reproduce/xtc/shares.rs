@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Several routers that a running node holds at parts of what they forward together without it:
-//! Figs 15 to 18, Table 2.
+//! Several routers that a running node holds at parts of the rate that they forward together when
+//! not held: Figs 15 to 18, Table 2.
 //!
-//! All routers are processes on one processor, as the text's are guests whose packets one driver
-//! domain carries.
+//! All routers are processes on one processor, as one driver domain carries the packets of all
+//! guests of the text.
 
 use weir_experiment::prelude::*;
 
@@ -12,10 +12,10 @@ use crate::routers::{
     probing, shares,
 };
 
-/// Routers beside each other.
+/// Routers beside each other on one processor.
 #[derive(Debug)]
 pub(super) struct SharedRouters {
-    /// One lab for each.
+    /// The settings, each on a lab of its own.
     pub(super) settings: &'static [ShareSetting],
     /// True if each router is probed.
     pub(super) probed: bool,
@@ -24,7 +24,7 @@ pub(super) struct SharedRouters {
 /// The loads of the routers, and the parts in which they are held.
 #[derive(Debug)]
 pub(super) struct ShareSetting {
-    /// Its name, as in identifiers.
+    /// The setting's name in identifiers.
     pub(super) key: &'static str,
     /// The load of each router.
     pub(super) loads: &'static [RouterLoad],
@@ -116,7 +116,7 @@ impl SharedRouters {
 struct ShareSamples {
     configuration: &'static str,
     means: HoldingMeans,
-    /// Packets a second of each router; none without set-points.
+    /// The set-point of each router in packets a second; empty without set-points.
     wanted: Vec<f64>,
     /// The rate of each router, in each repetition.
     rates: Vec<Vec<f64>>,
@@ -147,7 +147,7 @@ impl ShareSamples {
     }
 }
 
-/// Before the names of all series of routers held in one way.
+/// Returns the beginning of the names of all series of routers held in one way.
 pub(super) fn prefix(setting: &str, configuration: &str, means: HoldingMeans) -> String {
     match means {
         HoldingMeans::Without => format!("{setting}/without/"),
@@ -157,14 +157,14 @@ pub(super) fn prefix(setting: &str, configuration: &str, means: HoldingMeans) ->
     }
 }
 
-/// Repetitions, and the length of each in seconds.
+/// Returns the number of repetitions, and the length of each in seconds.
 const fn runs(quick: bool) -> (usize, u64) {
     if quick { (2, 3) } else { (10, 10) }
 }
 
-/// Two seconds, in which TCP finds its rate.
+/// The samples of two seconds, in which TCP finds its rate.
 const SETTLE: usize = 20;
 const SETTLE_S: u64 = SETTLE as u64 * SAMPLING.as_nanos() / Nanos::from_secs(1).as_nanos();
 
-/// Bringing it up, with its node.
+/// The time to bring up a lab with its node.
 const BESIDE_LAB_S: u64 = 6;

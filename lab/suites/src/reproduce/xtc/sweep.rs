@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One router held at one set-point after another, by one contender after another: Figs 5 to 14.
 //!
-//! Each run begins anew from the largest cap; the controllers know the router by one training. A
-//! disturbance comes after a run's samples, and the run goes on.
+//! Each run begins anew from the largest cap. The controllers know the router from one training. A
+//! disturbance begins after a run's samples, and the run goes on.
 
 use weir_experiment::prelude::*;
 use weir_units::CpuShare;
@@ -20,13 +20,13 @@ pub(super) struct SetPointSweep {
     pub(super) flows: &'static [FigureFlow],
     /// The controllers that hold the router.
     pub(super) contenders: &'static [Contender],
-    /// At how many percent of its capacity.
+    /// The set-points, in percent of the router's capacity.
     pub(super) percents: &'static [u64],
     /// The percents of quick runs.
     pub(super) quick_percents: &'static [u64],
     /// The values of each run that the figure shows.
     pub(super) shows: &'static [Metric],
-    /// True if a process comes that takes 15 % of the cap then assigned.
+    /// True if each run ends with a process that takes 15 % of the cap assigned until then.
     pub(super) disturbed: bool,
 }
 
@@ -35,23 +35,23 @@ pub(super) struct SetPointSweep {
 pub(super) enum Metric {
     /// The mean rate.
     Achieved,
-    /// The text's relative RMSE: around the achieved mean, by that.
+    /// The text's relative RMSE: around the achieved mean, divided by it.
     Deviation,
-    /// The mean rate beside the disturbance.
+    /// The mean rate during the disturbance.
     Disturbed,
     /// The probe's mean round-trip time.
     RoundTrip,
-    /// Probes that did not come back, or were not sent in time.
+    /// The part of the probes without an answer, or not sent in time.
     Lost,
 }
 
 impl SetPointSweep {
-    /// Returns true if a probe goes along.
+    /// Returns true if a probe accompanies the flow.
     pub(super) fn is_probed(&self) -> bool {
         self.shows.iter().any(|metric| matches!(metric, Metric::RoundTrip | Metric::Lost))
     }
 
-    /// The set-points, in percent of the capacity.
+    /// Returns the set-points, in percent of the capacity.
     pub(super) const fn points(&self, quick: bool) -> &'static [u64] {
         if quick { self.quick_percents } else { self.percents }
     }
@@ -111,7 +111,7 @@ impl SetPointSweep {
         Ok((known.model(), runs))
     }
 
-    /// Returns the samples once a run may have settled, then those beside the disturbance.
+    /// Returns the samples after the time for settling, then those during the disturbance.
     fn watch(
         &self,
         lab: &mut RouterLab,
@@ -167,15 +167,16 @@ fn part_of(share: CpuShare, percent: u32) -> CpuShare {
     CpuShare::from_ppm(u32::try_from(ppm).unwrap_or(u32::MAX))
 }
 
-/// Samples of a second in which a run may settle, and that are judged; the text's runs are 120 s.
+/// Returns the number of samples of a second in which a run may settle, and of those that are
+/// judged; the text's runs are 120 s long.
 const fn samples(quick: bool) -> [usize; 2] {
     if quick { [3, 5] } else { [10, 50] }
 }
 
-/// The text's (§7.1).
+/// The size of the text's disturbance (§7.1).
 const DISTURBANCE_PERCENT: u32 = 15;
 
-/// 14 caps, two samples each.
+/// The length of the training: 14 caps, two samples each.
 const TRAINING_S: u64 = 30;
 
 #[cfg(test)]
