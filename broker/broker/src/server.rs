@@ -21,12 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use weir_platform::slots::{SlotsByKey, network};
 
 use crate::config::BrokerSettings;
@@ -49,25 +44,11 @@ impl HttpsServer {
     /// # Errors
     /// The address cannot be bound, or the files are not a certificate and its key.
     pub(crate) async fn bind(settings: &BrokerSettings) -> io::Result<Self> {
-        let named = |file: &std::path::Path| {
-            let file = file.display().to_string();
-            move |error: &dyn std::fmt::Display| io::Error::other(format!("{file}: {error}"))
-        };
-        let wrong = named(&settings.certificate);
-        let chain: Vec<_> = CertificateDer::pem_file_iter(&settings.certificate)
-            .and_then(|certificates| certificates.collect())
-            .map_err(|error| wrong(&error))?;
-        let wrong = named(&settings.key);
-        let key = PrivateKeyDer::from_pem_file(&settings.key).map_err(|error| wrong(&error))?;
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-            .map_err(|error| wrong(&error))?;
+        let acceptor = weir_https::acceptor(&settings.certificate, &settings.key)?;
         let address = settings.listen;
         let listener = TcpListener::bind(address)
             .await
             .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
-        let acceptor = TlsAcceptor::from(Arc::new(config));
         let clients = Arc::new(Semaphore::new(settings.clients));
         let addresses = Arc::new(SlotsByKey::new(settings.clients.div_ceil(2)));
         Ok(Self { listener, acceptor, clients, addresses })
@@ -112,8 +93,7 @@ where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     // A client that stops reading would hold its place for ever.
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(READER_PATIENCE));
+    let stream = weir_https::impatient(stream, READER_PATIENCE);
     let mark = AuthenticationMark::default();
     let (answering, given) = (TowerToHyperService::new(router), mark.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -124,7 +104,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Box::pin(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let stranger = async {
         tokio::time::sleep_until(known_by).await;
         if mark.0.load(Ordering::Relaxed) {

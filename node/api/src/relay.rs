@@ -21,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use weir_https::impatient;
 use weir_platform::rates::RateLimits;
 use weir_platform::slots::{Slot, Slots};
 use weir_policy::Digest;
@@ -28,7 +29,6 @@ use weir_policy::Digest;
 use crate::caller::sha256;
 use crate::error::{ErrorCode, Rejection};
 use crate::loopback;
-use crate::server::impatient;
 
 /// A relay that is bound and does not serve yet.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ async fn converse(stream: TcpStream, relay: Arc<OpenRelay>, slot: Slot) {
 }
 
 impl OpenRelay {
-    /// Writes a line to the log, unless there were too many in this second.
+    /// Writes a line to the log, unless there were too many lately.
     fn say(&self, line: &str) {
         if self.log_rate.admit("log", Instant::now()) {
             (self.log)(line);
@@ -189,5 +189,6 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 const READER_PATIENCE: Duration = Duration::from_secs(60);
 /// The most lines of the log in a second.
 const LOG_LINES: u32 = 10;
-/// Pause after a failed accept: without descriptors, say, trying at once would take a processor.
+/// The pause after a failed accept. If the process is out of descriptors, trying again at once
+/// would take a processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

@@ -14,7 +14,6 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
@@ -29,8 +28,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
-use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
+use weir_https::impatient;
 use weir_node::Serving;
 use weir_platform::cpu::{self, CpuRequest, SchedulingClass};
 use weir_platform::slots::{Slot, network};
@@ -123,7 +122,7 @@ impl Drop for Server {
 }
 
 /// Binds the calling thread to this processor, at [`NICE`] if the process may raise priorities.
-/// Returns `None` if the system refuses: then the thread runs on any processor, as ordinary work.
+/// Returns `None` if the system refuses; the thread then runs on any processor, as ordinary work.
 fn hold(processor: u32) -> Option<cpu::CpuReservation> {
     let request =
         |nice| CpuRequest { cpu: Some(processor), class: SchedulingClass::Normal { nice } };
@@ -278,17 +277,6 @@ where
     drop(slot);
 }
 
-/// Wraps a stream, so that a write which waits longer than `patience` fails. Otherwise a peer that
-/// stops reading would keep a connection, and the data written to it, for ever.
-pub(crate) fn impatient<S>(stream: S, patience: Duration) -> Pin<Box<TimeoutStream<S>>>
-where
-    S: AsyncRead + AsyncWrite,
-{
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(patience));
-    Box::pin(stream)
-}
-
 /// Returns true if the connection ended because its peer did not read.
 fn has_stalled(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
@@ -312,8 +300,8 @@ fn refusal_text(error: &Rejection) -> Vec<u8> {
 /// The nice value of the server's threads. While the processors are busy, they run before ordinary
 /// work and after a worker, which is at -20 or real-time.
 const NICE: i32 = -10;
-/// The longest time for which a peer may read nothing, as a program does that reads a capture and
-/// is stopped for a moment.
+/// The longest time for which a peer may read nothing. A program that reads a capture may be
+/// stopped for a moment.
 const READER_PATIENCE: Duration = Duration::from_secs(30);
 /// The pause after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -322,28 +310,3 @@ const LAST_WORD_PATIENCE: Duration = Duration::from_secs(1);
 /// The time that answers under way get when the node ends.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 const END_POLL: Duration = Duration::from_millis(5);
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::AsyncReadExt;
-
-    use super::*;
-
-    /// Goal: a peer that reads gets everything; the connection of a peer that does not is closed.
-    #[test]
-    fn who_does_not_read_is_given_up() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (near, mut far) = tokio::io::duplex(8);
-            let mut stream = impatient(near, Duration::from_millis(50));
-            let reading = tokio::spawn(async move {
-                let mut all = [0; 64];
-                far.read_exact(&mut all).await.map(|_| far)
-            });
-            stream.write_all(&[7; 64]).await.unwrap();
-            let _far = reading.await.unwrap().unwrap();
-            let refused = stream.write_all(&[7; 64]).await.unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
-        });
-    }
-}

@@ -3,13 +3,9 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::path::Path;
 
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use weir_policy::Api;
 
 /// A bound address, and the acceptor that encrypts its connections; `None` on a loopback address
@@ -31,22 +27,9 @@ pub(crate) fn bind(api: &Api) -> io::Result<Option<TcpEndpoint>> {
     else {
         return Ok(None);
     };
-    let named = |file: &str| {
-        let file = file.to_owned();
-        move |error: &dyn std::fmt::Display| io::Error::other(format!("{file}: {error}"))
-    };
-    let wrong = named(certificate);
-    let chain: Vec<_> = CertificateDer::pem_file_iter(certificate)
-        .and_then(|certificates| certificates.collect())
-        .map_err(|error| wrong(&error))?;
-    let wrong = named(key);
-    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(&error))?;
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| wrong(&error))?;
+    let acceptor = weir_https::acceptor(Path::new(certificate), Path::new(key))?;
     let listener = listen(address)?;
-    Ok(Some(TcpEndpoint { listener, acceptor: Some(TlsAcceptor::from(Arc::new(config))) }))
+    Ok(Some(TcpEndpoint { listener, acceptor: Some(acceptor) }))
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
