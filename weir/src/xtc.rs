@@ -5,7 +5,10 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir_api_types::xtc::{DecisionView, PolicingView, RouterView, XtcChange, XtcView};
+use weir_api_types::xtc::{
+    ControlPhase, ControlState, DecisionView, PolicingView, PunishmentGrade, RouterView, XtcChange,
+    XtcView,
+};
 use weir_client::{Method, escaped};
 use weir_platform::output;
 use weir_units::{CpuShare, Nanos, PacketRate};
@@ -111,8 +114,8 @@ impl XtcCommand {
                 let change = XtcChange { set_point_pps, ..to("active") };
                 view.change(Method::PATCH, &path(&router), &change)
             }
-            Self::Pause(verb) => verb.ask("active", "paused"),
-            Self::Resume(verb) => verb.ask("paused", "active"),
+            Self::Pause(verb) => verb.ask(ControlState::Active, ControlState::Paused),
+            Self::Resume(verb) => verb.ask(ControlState::Paused, ControlState::Active),
             Self::Deactivate(Verb { router, view }) => {
                 view.change(Method::PATCH, &path(&router), &to("off"))
             }
@@ -122,8 +125,8 @@ impl XtcCommand {
 }
 
 impl Verb {
-    /// From one state to another: who asks for what does not follow from what holds is told.
-    fn ask(&self, from: &str, into: &str) -> Result<ExitCode, Failure> {
+    /// Asks for a router's change from one state to another; fails if it is not in the former.
+    fn ask(&self, from: ControlState, into: ControlState) -> Result<ExitCode, Failure> {
         let path = path(&self.router);
         let RouterView { state, lease, .. } = self.view.client()?.get(&path)?;
         if state != from {
@@ -135,7 +138,7 @@ impl Verb {
             let why = format!("router {router} is {state}, which cannot become {into}{lease}");
             return Err(why.into());
         }
-        self.view.change(Method::PATCH, &path, &to(into))
+        self.view.change(Method::PATCH, &path, &to(&into.to_string()))
     }
 }
 
@@ -171,7 +174,7 @@ fn log(router: &str, newest: u32, view: &AnswerArgs) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each router, and one more for what is wrong with it.
+/// Returns a line for each router, and one more for what is wrong with it.
 fn table(routers: &[RouterView]) -> String {
     let mut rows = vec![
         ["router", "state", "rate", "set-point", "offered", "limit", "cap", "used", "controller"]
@@ -181,15 +184,21 @@ fn table(routers: &[RouterView]) -> String {
         |pps: Option<u64>| pps.map_or_else(dash, |pps| PacketRate::from_pps(pps).to_string());
     let share = |ppm: Option<u32>| ppm.map_or_else(dash, |ppm| CpuShare::from_ppm(ppm).to_string());
     for one in routers {
-        let phase = one.phase.as_deref().unwrap_or("missing");
-        let state = match &one.lease {
-            Some(lease) if phase == "active" => format!("leased by {}", lease.by),
-            _ if phase == one.state || one.state == "off" => one.state.clone(),
-            _ => format!("{}, {phase}", one.state),
+        let state = match (&one.lease, one.state, one.phase) {
+            (Some(lease), _, Some(ControlPhase::Active)) => format!("leased by {}", lease.by),
+            (_, state @ ControlState::Off, _)
+            | (_, state @ ControlState::Active, Some(ControlPhase::Active))
+            | (_, state @ ControlState::Paused, Some(ControlPhase::Paused)) => state.to_string(),
+            (_, state, Some(phase)) => format!("{state}, {phase}"),
+            (_, state, None) => format!("{state}, missing"),
         };
         let state = match &one.police {
-            Some(police) if !police.held && one.state == "active" => "not contended".to_owned(),
-            Some(police) if police.grade != "free" => format!("{state}, {}", police.grade),
+            Some(police) if !police.held && one.state == ControlState::Active => {
+                "not contended".to_owned()
+            }
+            Some(police) if police.grade != PunishmentGrade::Free => {
+                format!("{state}, {}", police.grade)
+            }
             _ => state,
         };
         let state = if one.dry_run { format!("{state}, dry run") } else { state };
@@ -230,7 +239,7 @@ fn table(routers: &[RouterView]) -> String {
     page
 }
 
-/// Says in a line if routers contend for the node.
+/// Returns a line that says whether routers contend for the node.
 fn contention(of: &PolicingView) -> String {
     let [demand, capacity] =
         [of.demand_pps, of.capacity_pps].map(|pps| PacketRate::from_pps(pps).to_string());
@@ -250,7 +259,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// The time of day, UTC, to a millisecond: a log is read within a day.
+/// Returns the time of day, UTC, to a millisecond: a log is read within a day.
 fn time(unix_ms: u64) -> String {
     let (seconds, ms) = (unix_ms / 1000 % 86_400, unix_ms % 1000);
     format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
@@ -277,14 +286,15 @@ mod tests {
         assert!(lines[1].starts_with("vr1     active, released  39998pps  40kpps"), "{page}");
         assert!(lines[1].ends_with("12.5%  -     combined over cgroup"), "{page}");
         assert_eq!(lines[2], "  process 17: not there");
-        let police = |held: bool, grade: &str| {
+        let police = |held: bool, grade| {
             let mut one = one.clone();
-            let (allowed_pps, grade) = (40_000, grade.to_owned());
-            one.police = Some(PolicedView { held, allowed_pps, grade, judged: 0 });
+            one.police = Some(PolicedView { held, allowed_pps: 40_000, grade, judged: 0 });
             table(&[one])
         };
-        assert!(police(false, "free").contains("vr1     not contended  "));
-        assert!(police(true, "early drop").contains("active, released, early drop  "));
+        assert!(police(false, PunishmentGrade::Free).contains("vr1     not contended  "));
+        assert!(
+            police(true, PunishmentGrade::EarlyDrop).contains("active, released, early drop  ")
+        );
         let (capacity_pps, demand_pps) = (100_000, 97_500);
         let policing =
             PolicingView { capacity_pps, demand_pps, contended: true, changes: 3, judged: 0 };

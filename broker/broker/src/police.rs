@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_api_types::xtc::{RouterView, SetPointAnswer, SetPointRequest, XtcView};
+use weir_api_types::xtc::{ControlState, RouterView, SetPointAnswer, SetPointRequest, XtcView};
 use weir_broker_api_types::{
     HistoryChange, NetworkConduct, NodeContention, PolicingReport, RouterSetPoint,
 };
@@ -23,7 +23,7 @@ use crate::agreement::AgreementConfig;
 use crate::config::BrokerConfig;
 use crate::history::{HistoryNote, HistorySubject};
 
-/// The mechanism, with what was last seen of nodes and routers.
+/// The policing of all networks, with what was last seen of nodes and routers.
 #[derive(Debug)]
 pub(crate) struct NetworkPolice {
     nodes: Vec<SeenNode>,
@@ -86,13 +86,13 @@ struct SeenRouter {
     seen: Option<ObservedTraffic>,
     /// The rate at which its node holds it for a controller; none if it does not.
     set_point: Option<PacketRate>,
-    /// The reason why its node did not take a rate, until the one that it holds is renewed.
+    /// The reason why its node refused a rate; none again once the rate that it holds is renewed.
     refused: Option<String>,
     fault: Option<String>,
 }
 
 impl NetworkPolice {
-    /// Makes the mechanism of a checked configuration; none if no network has an agreement.
+    /// Builds the policing of a checked configuration; none if no network has an agreement.
     pub(crate) fn new(config: &BrokerConfig) -> Option<Self> {
         let (mut networks, mut routers) = (Vec::new(), Vec::new());
         let mut nodes: Vec<SeenNode> = Vec::new();
@@ -181,8 +181,8 @@ impl NetworkPolice {
             let is_known = self.networks.get(router.network).is_some_and(|of| of.is_taken_over);
             let wanted = wanted.or(has.filter(|_| !is_known));
             let near = |has: &u64, of: u64| has.abs_diff(of) <= has / MOVED_PART;
-            // A refused rate leaves the lease in force as it is, and does not renew it: it is tried
-            // again once that is renewed.
+            // A refused rate neither changes nor renews the lease in force. So the rate that the
+            // lease has is asked for next, and the refused one again once the lease is renewed.
             let stays =
                 |has: &u64| wanted.is_some_and(|of| router.refused.is_some() || near(has, of));
             let wanted = has.filter(stays).or(wanted);
@@ -195,8 +195,8 @@ impl NetworkPolice {
         is_due.then(|| SetPointRequest { lease_ns: self.lease.as_nanos(), set_points_pps })
     }
 
-    /// Takes what came of the requests, in the order of the nodes. Returns which networks are held
-    /// or let go by that.
+    /// Takes the outcomes of the requests, in the order of the nodes. Returns the networks that are
+    /// held or let go by them.
     pub(crate) fn take_outcomes(&mut self, outcomes: &[Option<LeaseOutcome>]) -> Vec<PolicingNote> {
         for router in &mut self.routers {
             let Some(Some((request, outcome))) = outcomes.get(router.node) else { continue };
@@ -232,7 +232,7 @@ impl NetworkPolice {
         notes
     }
 
-    /// Returns what there is to show.
+    /// Returns the report that the interface shows.
     pub(crate) fn report(&self, period_ms: u64, unrecorded: u64) -> PolicingReport {
         let networks = self.networks.iter().enumerate();
         let nodes = self.nodes.iter().enumerate().map(|(place, node)| NodeContention {
@@ -319,9 +319,9 @@ impl NetworkPolice {
         }
     }
 
-    /// Goes on with the contention for which an earlier broker has left networks held. Which node
-    /// that is shows once all nodes of a network have answered; one that does not answer for a
-    /// whole lease holds nobody any more.
+    /// Goes on with the contention for which an earlier broker has left networks held. The
+    /// contended node is known once all nodes of a network have answered; a node that has not
+    /// answered for a whole lease holds nobody any more.
     fn resume_held(&mut self, now: Instant) {
         let is_over = *self.started.get_or_insert(now) + self.lease < now;
         let waits = |router: &SeenRouter| {
@@ -339,7 +339,8 @@ impl NetworkPolice {
             held.filter(|router| is_new.get(router.network) == Some(&true))
         };
         for place in 0..self.nodes.len() {
-            // An entry is held for contention at any node, another router for that of its own.
+            // An entry is held for contention at any node of its network, another router only for
+            // that at its own node.
             let is_for_here = |router: &SeenRouter| {
                 let elsewhere = |of: &SeenRouter| of.network == router.network && !of.is_entry;
                 router.node == place && !(router.is_entry && held().any(elsewhere))
@@ -385,7 +386,7 @@ impl SeenRouter {
         PolicedRouter { tenant: network, node, is_entry }
     }
 
-    /// Takes what the router's node says of it. Returns that if the router can be held.
+    /// Takes what the router's node says of the router, and returns it if the router can be held.
     fn see<'v>(&mut self, answer: Option<&'v Result<XtcView, String>>) -> Option<&'v RouterView> {
         self.seen = None;
         let view = answer.and_then(|answer| answer.as_ref().ok());
@@ -393,7 +394,9 @@ impl SeenRouter {
         let (router, fault) = match found {
             None => (None, Some("its node does not answer")),
             Some(None) => (None, Some("its node has no such router with a table xtc")),
-            Some(Some(router)) if ![OFF, LEASED].contains(&router.state.as_str()) => {
+            Some(Some(router))
+                if matches!(router.state, ControlState::Active | ControlState::Paused) =>
+            {
                 (None, Some("it is not off in its node's policy"))
             }
             Some(Some(router)) => (Some(router), None),
@@ -403,7 +406,7 @@ impl SeenRouter {
             self.seen = traffic(router);
             // Its node shows less than it was asked for while it punishes the router by itself. A
             // set-point of its policy is somebody else's.
-            let held = router.set_point_pps.filter(|_| router.state == LEASED);
+            let held = router.set_point_pps.filter(|_| router.state == ControlState::Leased);
             self.set_point = held.map(PacketRate::from_pps);
         }
         if let Some(router) = router {
@@ -422,10 +425,6 @@ fn traffic(router: &RouterView) -> Option<ObservedTraffic> {
     let [offered, passed] = [offered, passed].map(PacketRate::from_pps);
     Some(ObservedTraffic { offered, passed })
 }
-
-/// States of a router that may be held: its node's policy turns it off.
-const OFF: &str = "off";
-const LEASED: &str = "leased";
 
 /// The fault of a node that says nothing of its capacity.
 const NO_CAPACITY: &str = "it has no capacity to police: node.capacity and xtc.police";

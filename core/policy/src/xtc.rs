@@ -87,11 +87,12 @@ pub struct RouterModel {
 }
 
 /// The state of a router's control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "control-state")]
 pub enum XtcState {
     /// The router is held at its rate.
+    #[default]
     Active,
     /// The last cap and the limit stay as they are.
     Paused,
@@ -277,7 +278,7 @@ impl Default for Xtc {
 }
 
 impl RouterXtc {
-    /// A control with this set-point and actuator, and every other value at its default.
+    /// Makes a control with this set-point and actuator, and every other value at its default.
     #[must_use]
     pub const fn new(set_point: PacketRate, actuator: ActuatorKind) -> Self {
         Self {
@@ -303,7 +304,7 @@ impl RouterXtc {
 }
 
 impl ControllerKind {
-    /// The name in the document.
+    /// Returns the name in the document.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -318,7 +319,7 @@ impl ControllerKind {
 }
 
 impl XtcState {
-    /// The name in the document.
+    /// Returns the name in the document.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -330,7 +331,7 @@ impl XtcState {
 }
 
 impl ActuatorKind {
-    /// The name in the document.
+    /// Returns the name in the document.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -354,7 +355,7 @@ impl XtcTable {
         }
     }
 
-    /// The table; `None` where every value is the default.
+    /// Returns the table; `None` where every value is the default.
     pub(crate) fn of(xtc: &Xtc) -> Option<Self> {
         (*xtc != Xtc::default()).then_some(Self {
             dry_run: Some(xtc.dry_run),
@@ -367,19 +368,19 @@ impl XtcTable {
 }
 
 impl InterfaceTable {
-    /// The interface that the table describes. A missing device was reported already.
+    /// Returns the interface that the table describes. A missing device was reported already.
     pub(crate) fn resolve(&self) -> Interface {
         Interface { device: self.device.clone().unwrap_or_default(), inside: self.inside.clone() }
     }
 
-    /// The table of an interface.
+    /// Returns the table of an interface.
     pub(crate) fn of(interface: &Interface) -> Self {
         Self { device: Some(interface.device.clone()), inside: interface.inside.clone() }
     }
 }
 
 impl RouterXtcTable {
-    /// The control that the table describes. Missing keys were reported already.
+    /// Returns the control that the table describes. Missing keys were reported already.
     pub(crate) fn resolve(&self) -> RouterXtc {
         let base = RouterXtc::new(PacketRate::ZERO, self.actuator.unwrap_or(ActuatorKind::None));
         let zero = Text(Decimal(0));
@@ -409,7 +410,7 @@ impl RouterXtcTable {
         }
     }
 
-    /// The table of a router.
+    /// Returns the table of a router.
     pub(crate) fn of(xtc: &RouterXtc) -> Self {
         let point = |(rate, cap): &(PacketRate, CpuShare)| PointTable {
             rate: Some(Text(*rate)),

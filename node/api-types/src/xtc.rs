@@ -4,6 +4,7 @@
 //! not metered, or not for the caller.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -21,6 +22,84 @@ pub struct XtcView {
     pub policing: Option<PolicingView>,
 }
 
+/// State that the policy, or a lease, asks of a router with a control loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ControlState {
+    /// It is held at its set-point.
+    Active,
+    /// Its last cap and limit stay.
+    Paused,
+    /// It has neither cap nor limit.
+    Off,
+    /// It is off in the policy, and a controller of several nodes holds it (`/v1/set-points`).
+    Leased,
+}
+
+impl fmt::Display for ControlState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Off => "off",
+            Self::Leased => "leased",
+        })
+    }
+}
+
+/// Phase of a router's control loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ControlPhase {
+    /// It holds nothing.
+    Inactive,
+    /// It holds its set-point.
+    Active,
+    /// Its settings are frozen.
+    Paused,
+    /// It had to remove the cap, and retries.
+    Released,
+}
+
+impl fmt::Display for ControlPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inactive => "inactive",
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Released => "released",
+        })
+    }
+}
+
+/// Punishment of a router that offers more than it is allowed. Each grade includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum PunishmentGrade {
+    /// No punishment.
+    #[serde(rename = "free")]
+    Free,
+    /// Packets beyond its set-point are dropped at ingress.
+    #[serde(rename = "early drop")]
+    EarlyDrop,
+    /// Its set-point is halved, down to its minimum.
+    #[serde(rename = "lower set-point")]
+    LowerSetPoint,
+    /// It is stopped.
+    #[serde(rename = "stopped")]
+    Stopped,
+}
+
+impl fmt::Display for PunishmentGrade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Free => "free",
+            Self::EarlyDrop => "early drop",
+            Self::LowerSetPoint => "lower set-point",
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
 /// One router with a control loop.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RouterView {
@@ -28,13 +107,11 @@ pub struct RouterView {
     pub router: String,
     /// Its slice.
     pub slice: String,
-    /// State that the policy asks for, `active`, `paused` or `off`; `leased` if it is off there and
-    /// a controller of several nodes holds it (`/v1/set-points`).
-    pub state: String,
-    /// State of the control loop: `active`, `paused`, `released` (it had to remove the cap, and
-    /// retries) or `inactive`; absent if there is no control loop.
+    /// State that the policy asks for, or `leased`.
+    pub state: ControlState,
+    /// Phase of the control loop; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
+    pub phase: Option<ControlPhase>,
     /// The controller: `combined`, `feed-forward`, `pi`, `dead-beat`, `self-tuning` or `fixed`.
     pub controller: String,
     /// Actuator of the cap, such as `cgroup v1`.
@@ -139,8 +216,8 @@ pub struct PolicedView {
     pub held: bool,
     /// Rate that the router may forward, before any punishment.
     pub allowed_pps: u64,
-    /// Punishment: `free`, `early drop`, `lower set-point` or `stopped`.
-    pub grade: String,
+    /// Punishment.
+    pub grade: PunishmentGrade,
     /// Number of changes of the punishment.
     pub judged: u64,
 }

@@ -11,9 +11,11 @@ use axum::http::HeaderMap;
 use weir_api_types::change::ChangeView;
 use weir_api_types::query::LogQuery;
 use weir_api_types::xtc::{
-    DecisionView, LeaseView, LoadView, ModelView, PolicedView, PolicingView, RouterView,
-    SetPointAnswer, SetPointRequest, XtcChange, XtcView,
+    ControlPhase, ControlState, DecisionView, LeaseView, LoadView, ModelView, PolicedView,
+    PolicingView, PunishmentGrade, RouterView, SetPointAnswer, SetPointRequest, XtcChange, XtcView,
 };
+use weir_control::control_loop::LoopPhase;
+use weir_control::police::Grade;
 use weir_control::{ActionReason, Estimate};
 use weir_dataplane::clock;
 use weir_loops::{
@@ -177,8 +179,8 @@ fn unpausable(name: &str, lease: Option<&LeaseStatus>) -> String {
     }
 }
 
-/// Returns the part of a router's state that the caller may see. What is wrong with it may name
-/// other routers and the host: a tenant reads only the kind of trouble.
+/// Returns the part of a router's state that the caller may see. The text of a trouble may name
+/// other routers and the host, so a tenant reads only its kind.
 fn router_view(of: &RouterStatus, caller: &Caller) -> RouterView {
     let whole = whole_view(of);
     if caller.slice().is_none() {
@@ -202,8 +204,18 @@ fn whole_view(of: &RouterStatus) -> RouterView {
     RouterView {
         router: of.router.clone(),
         slice: of.slice.clone(),
-        state: of.state.to_owned(),
-        phase: of.phase.map(|phase| phase.to_string()),
+        state: match of.state {
+            _ if of.lease.is_some() => ControlState::Leased,
+            XtcState::Active => ControlState::Active,
+            XtcState::Paused => ControlState::Paused,
+            XtcState::Off => ControlState::Off,
+        },
+        phase: of.phase.map(|phase| match phase {
+            LoopPhase::Inactive => ControlPhase::Inactive,
+            LoopPhase::Active => ControlPhase::Active,
+            LoopPhase::Paused => ControlPhase::Paused,
+            LoopPhase::Released => ControlPhase::Released,
+        }),
         controller: of.controller.to_owned(),
         actuator: of.actuator.to_owned(),
         period_ns: of.period.as_nanos(),
@@ -233,8 +245,13 @@ fn whole_view(of: &RouterStatus) -> RouterView {
 }
 
 fn policed_view(of: PolicingStatus) -> PolicedView {
-    let (allowed_pps, grade) = (of.allowed.as_pps(), of.grade.to_string());
-    PolicedView { held: of.held, allowed_pps, grade, judged: of.judged }
+    let grade = match of.grade {
+        Grade::Free => PunishmentGrade::Free,
+        Grade::EarlyDrop => PunishmentGrade::EarlyDrop,
+        Grade::LowerSetPoint => PunishmentGrade::LowerSetPoint,
+        Grade::Stopped => PunishmentGrade::Stopped,
+    };
+    PolicedView { held: of.held, allowed_pps: of.allowed.as_pps(), grade, judged: of.judged }
 }
 
 fn lease_view(of: &LeaseStatus) -> LeaseView {
@@ -286,8 +303,8 @@ fn decision_view(line: &LogLine, at_unix_ms: u64, text: String) -> DecisionView 
 /// The largest number of decisions that a log may keep.
 const NEWEST_MAX: u32 = 10_000;
 
-/// The shortest lease that can be renewed in time, and the longest: how long a controller that died
-/// may still hold a router.
+/// The bounds of a lease. The shortest can still be renewed in time; the longest bounds the time
+/// for which a dead controller holds a router.
 const LEASE_LEAST: Nanos = Nanos::from_secs(1);
 const LEASE_MOST: Nanos = Nanos::from_secs(3600);
 

@@ -73,9 +73,9 @@ impl HeldRouter {
         !self.control.is_attached() && self.wanted.is_on() && now >= self.next_try
     }
 
-    /// Counts the lateness of a sample at `now`, and schedules the next. Returns true if the
-    /// lateness is more than a period, and the lateness. Routers are due on the grid of their
-    /// period, so that one pass over the counters serves all routers with the same period.
+    /// Counts the lateness of a sample at `now`, and schedules the next. Returns whether the
+    /// lateness is more than a period, and the lateness itself. Routers are due on the grid of
+    /// their period, so that one pass over the counters serves all routers with the same period.
     pub(crate) fn count_lateness(&mut self, now: Instant) -> (bool, Nanos) {
         let late = now.saturating_since(self.due);
         self.late_worst = self.late_worst.max(late);
@@ -163,7 +163,8 @@ impl HeldRouter {
         had
     }
 
-    /// Returns true if the router is to be handed back: it is off, and released.
+    /// Returns true if the router is to be handed back: it is off, its loop is released, and its
+    /// endpoint is still attached.
     pub(crate) fn is_over(&self) -> bool {
         let idle = self
             .control
@@ -339,7 +340,7 @@ impl HeldRouter {
         RouterStatus {
             router: self.wanted.router.clone(),
             slice: self.wanted.slice.clone(),
-            state: xtc.state.name(),
+            state: xtc.state,
             phase: status.map(|of| of.phase),
             controller: controller.name(),
             actuator: self.control.actuator().map_or(kind, Actuator::name),
@@ -382,9 +383,9 @@ impl HeldRouter {
         log.since(log.made().saturating_sub(newest)).cloned().collect()
     }
 
-    /// The time until the first retry for a missing router.
+    /// The pause before the first retry for a missing router.
     const RETRY: Nanos = Nanos::from_secs(1);
-    /// Doublings of that time, so that a router that is missing for long costs little.
+    /// The most doublings of that pause: a router that is missing for long then costs little.
     const RETRY_DOUBLED: u32 = 4;
     const RETRY_MOST: Nanos = Nanos::from_secs(10);
 }
@@ -453,8 +454,8 @@ mod tests {
         }
     }
 
-    /// A guest was destroyed while no cap had to be set. Nothing is metered or set, but its
-    /// interfaces are gone.
+    /// Goal: a guest that was destroyed while no cap had to be set is noticed by its missing
+    /// interfaces, although its CPU time is not metered.
     #[test]
     fn a_router_that_nothing_meters_is_missed_with_its_interfaces() {
         let mut policy = Policy::new("n1");

@@ -45,8 +45,8 @@ pub use parts::{
     RouterTarget, Tell,
 };
 pub use status::{
-    LEASED, LeaseStatus, LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus,
-    RouterTrouble, redacted_text,
+    LeaseStatus, LogLine, LoopsLoad, PolicingLoad, PolicingStatus, RouterStatus, RouterTrouble,
+    redacted_text,
 };
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_control::control_loop::{Decision, ExecuteError, ExecuteOutcome, LoopPhase};
 use weir_platform::cap::CapError;
-use weir_policy::Policy;
+use weir_policy::{Policy, XtcState};
 use weir_units::{Instant, Nanos, PacketRate};
 
 use super::classes::{ClassKeeper, ClassStatus};
@@ -22,7 +22,7 @@ use super::leases::{LeaseChanges, LeaseRequest, RefusedLeases, SetPointLeases};
 use super::parts::{CounterReader, CounterSource, RouterPlatform, RouterTarget};
 use super::pending::PendingUndos;
 use super::police::{PolicingLoop, PolicingTerms};
-use super::status::{LEASED, LogLine, LoopsLoad, PolicingLoad, RouterStatus, RouterTrouble};
+use super::status::{LogLine, LoopsLoad, PolicingLoad, RouterStatus, RouterTrouble};
 
 /// The loops of all routers of a node.
 ///
@@ -33,7 +33,7 @@ use super::status::{LEASED, LogLine, LoopsLoad, PolicingLoad, RouterStatus, Rout
 pub struct LoopManager {
     readings: Box<dyn CounterReader>,
     platform: Box<dyn RouterPlatform>,
-    /// The policy's routers and terms of policing.
+    /// The routers of the policy.
     targets: Vec<RouterTarget>,
     policing: Option<PolicingTerms>,
     /// Set-points of a controller of several nodes, which override those of the policy.
@@ -220,8 +220,8 @@ impl LoopManager {
         self.execute_pending(read_at);
     }
 
-    /// Returns the time of the next [`Self::tick`], which [`Self::follow`] may change: far in the
-    /// future without routers.
+    /// Returns the time of the next [`Self::tick`], which [`Self::follow`] may change; far in the
+    /// future if nothing is due.
     #[must_use]
     pub fn next_due(&self) -> Instant {
         let step = self.schedule.first().map_or(Instant::FAR_FUTURE, |(when, _)| *when);
@@ -250,7 +250,7 @@ impl LoopManager {
         if errors.is_empty() { Ok(()) } else { Err(UncleanEnd(errors)) }
     }
 
-    /// Returns true if there is no router to hold.
+    /// Returns true if there is no router to hold, no undo is pending and there is no class.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let classes = self.classes.as_ref().is_none_or(ClassKeeper::is_idle);
@@ -273,7 +273,8 @@ impl LoopManager {
             let mut status = entry.status();
             status.lease = self.leases.status(&status.router);
             if status.lease.is_some() {
-                status.state = LEASED;
+                // While a lease holds it, its target is active.
+                status.state = XtcState::Off;
             }
             if let Some(police) = &self.police {
                 status.police = police.policed(at);
@@ -333,7 +334,7 @@ impl LoopManager {
         self.last = now;
     }
 
-    /// Makes the entry of a new router.
+    /// Makes the entry of a new router, which waits while new routers are held off.
     fn enter(&self, now: Instant, wanted: RouterTarget) -> HeldRouter {
         let mut entry = HeldRouter::new(now, wanted);
         if let Some((until, why)) = self.held_off.as_ref().filter(|(until, _)| *until > now) {
@@ -560,7 +561,8 @@ impl std::fmt::Debug for LoopManager {
     }
 }
 
-/// The most steps at a time. Three steps, of set-point and state, lead from any state to any other.
+/// The most steps of one router at a time. Three changes of set-point and state suffice to get from
+/// any state to any other.
 const STEPS_MOST: usize = 4;
 
 /// The most lines that wait for the operator; further lines are only counted.

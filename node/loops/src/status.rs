@@ -4,6 +4,7 @@
 use weir_control::control_loop::{Decision, DecisionEvent, LoopPhase};
 use weir_control::police::Grade;
 use weir_control::{Action, Estimate, Sample};
+use weir_policy::XtcState;
 use weir_units::{CpuShare, Instant, Nanos, PacketRate};
 
 /// The status of a router that is to be held.
@@ -13,9 +14,8 @@ pub struct RouterStatus {
     pub router: String,
     /// Its slice.
     pub slice: String,
-    /// The state in the policy, `active`, `paused` or `off`; [`LEASED`] while it is off there and
-    /// [`Self::lease`] holds.
-    pub state: &'static str,
+    /// The state in the policy. A router that is off there may have a [`Self::lease`].
+    pub state: XtcState,
     /// The phase of its loop; `None`: nothing is attached, and [`Self::trouble`] has the reason.
     pub phase: Option<LoopPhase>,
     /// The controller.
@@ -30,7 +30,7 @@ pub struct RouterStatus {
     pub dry_run: bool,
     /// The cap in force.
     pub cap: Option<CpuShare>,
-    /// The granted cap, where it is less: no more was left beside others.
+    /// The granted cap, if it is less than requested because others left no more.
     pub cap_held: Option<CpuShare>,
     /// The limit at ingress.
     pub limit: Option<PacketRate>,
@@ -75,12 +75,9 @@ pub struct LeaseStatus {
     pub set_point: PacketRate,
     /// The controller's name.
     pub by: String,
-    /// When it is withdrawn unless it is renewed, on the monotonic clock.
+    /// The time at which it is withdrawn unless it is renewed, on the monotonic clock.
     pub until: Instant,
 }
-
-/// The state of a router that the policy turns off and a controller of several nodes holds.
-pub const LEASED: &str = "leased";
 
 /// The policing of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +107,13 @@ pub struct PolicingLoad {
     pub judged: u64,
 }
 
-/// A trouble of a router, by what ends it; the worst first.
+/// A trouble of a router, classified by what ends it; the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouterTrouble {
     /// The router, or a part of it, is missing. It ends when the router is taken.
     Missing,
-    /// The policy is not possible, and the one before goes on. It ends with a possible policy.
+    /// The policy cannot be realized, and the one before stays in force. It ends with a policy that
+    /// can.
     Design,
     /// Cap or limit could not be set. It ends when one is set.
     Command,
@@ -127,7 +125,7 @@ pub enum RouterTrouble {
 }
 
 impl RouterTrouble {
-    /// Returns a text that says nothing of other tenants and of the host.
+    /// Returns a text that reveals nothing of other tenants or of the host.
     #[must_use]
     pub const fn redacted_text(self) -> &'static str {
         match self {
@@ -170,9 +168,9 @@ pub struct LoopsLoad {
 pub struct LogLine {
     /// Its number, from 0, without gaps.
     pub number: u64,
-    /// When, on the monotonic clock.
+    /// The time of the decision, on the monotonic clock.
     pub at: Instant,
-    /// The set-point then.
+    /// The set-point at that time.
     pub set_point: PacketRate,
     /// The sample.
     pub sample: Option<Sample>,
@@ -183,11 +181,11 @@ pub struct LogLine {
     /// The decision in a line: sample, error, action, reason. It may name things of others or of
     /// the host.
     pub text: String,
-    /// `text` without things of others and of the host.
+    /// `text` without what concerns other tenants or the host.
     pub redacted: String,
 }
 
-/// Returns a decision in a line that says nothing of others and of the host.
+/// Returns a decision as a line that reveals nothing of other tenants or of the host.
 #[must_use]
 pub fn redacted_text(decision: &Decision) -> String {
     match &decision.event {

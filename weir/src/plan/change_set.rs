@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use weir_api_types::change::{ChangeSet, GroupChange, RouterChange, ShareChange, VifChange};
 use weir_api_types::policy::{PolicyView, PortView};
-use weir_api_types::xtc::{RouterView, XtcChange, XtcView};
+use weir_api_types::xtc::{ControlState, RouterView, XtcChange, XtcView};
 use weir_plan::{NodeKind, PlanRequest, PlannedNode, PlannedSlice, SliceRequest};
 use weir_policy::Port;
 use weir_units::{BitRate, CpuShare, Nanos};
@@ -127,7 +127,7 @@ fn overhead(slice: &SliceRequest, kind: &NodeKind, policy: &PolicyView) -> Resul
     ))
 }
 
-/// The guarantee and limit of one direction, as the slice's ports count.
+/// Returns the guarantee and limit of one direction, as the slice's ports count.
 fn share(slice: &SliceRequest, min_rate: BitRate, overhead: i32) -> ShareChange {
     let counted = |rate: BitRate| Some(slice.frames.counted(rate, overhead));
     ShareChange {
@@ -178,8 +178,8 @@ fn unlike(port: &PortView, kind: &NodeKind) -> Vec<String> {
 /// Several routers share cap and set-point equally. A set-point that the policy leaves to a
 /// controller of several nodes stays so.
 fn routers(slice: &SliceRequest, xtc: &XtcView, planned: &mut PlannedChange) {
-    let is_on = |state: &str| matches!(state, "active" | "paused");
-    let is_held = |one: &&RouterView| one.slice == slice.name && is_on(&one.state);
+    let is_on = |state| matches!(state, ControlState::Active | ControlState::Paused);
+    let is_held = |one: &&RouterView| one.slice == slice.name && is_on(one.state);
     let held: Vec<&RouterView> = xtc.routers.iter().filter(is_held).collect();
     let cpu = slice.router_cpu;
     let Some(count) = u32::try_from(held.len()).ok().filter(|count| *count > 0) else {

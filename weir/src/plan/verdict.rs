@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Judges what planned slices got, by the counters of their nodes.
 //!
-//! A guarantee is a promise for who asks, so a slice that offered less than its rate shows nothing
-//! about that rate: it is unproven. It is broken all the same if some of the little that it offered
-//! did not pass.
+//! A guarantee is a promise only for a slice that asks for it. A slice that offered less than its
+//! rate shows nothing about that rate: it is unproven. It is broken all the same if a part of the
+//! little that it offered did not pass.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use weir_api_types::policy::PolicyView;
 use weir_api_types::status::{Amount, DirectionStatus, IfaceStatus, NodeStatus};
-use weir_api_types::xtc::XtcView;
+use weir_api_types::xtc::{ControlState, XtcView};
 use weir_plan::SliceRequest;
 use weir_report::interval::is_refusal;
 use weir_units::{BIT_NANOS_PER_BYTE_SECOND, BitRate};
@@ -78,12 +78,12 @@ pub(super) struct PlannedSide {
 }
 
 impl PlannedSide {
-    /// The direction from the slice to the link.
+    /// Returns the direction from the slice to the link.
     pub(super) fn send(slice: &SliceRequest) -> Self {
         Self { rate: slice.send, from: "from the slice", of: |vif| &vif.send }
     }
 
-    /// The direction from the link to the slice.
+    /// Returns the direction from the link to the slice.
     pub(super) fn receive(slice: &SliceRequest) -> Self {
         Self { rate: slice.receive, from: "towards the slice", of: |vif| &vif.receive }
     }
@@ -123,17 +123,17 @@ pub(super) fn side(
     SideView { planned_bps, offered_bps, got_bps, verdict, unproven }
 }
 
-/// The load of a direction: what came to be forwarded.
+/// Returns the load of a direction: what came to be forwarded.
 fn offered(of: &DirectionStatus) -> Amount {
     of.received.plus(of.copies).minus(dropped(of, is_refusal))
 }
 
-/// The part of the load that was dropped.
+/// Returns the part of the load that was dropped.
 fn lost(of: &DirectionStatus) -> Amount {
     dropped(of, |reason| !is_refusal(reason)).plus(of.dropped_after)
 }
 
-/// The sum of the drops before a queue for some reasons.
+/// Returns the sum of the drops before a queue for some reasons.
 fn dropped(of: &DirectionStatus, wanted: impl Fn(&str) -> bool) -> Amount {
     let found = of.dropped.iter().filter(|(reason, _)| wanted(reason));
     found.fold(Amount::default(), |sum, (_, amount)| sum.plus(*amount))
@@ -174,9 +174,10 @@ fn too_little(slice: &SliceRequest, planned: PlannedSide, offered_bps: u64) -> U
     }
 }
 
-/// The processor time of the worker between two readings, in millionths of a processor. A worker
-/// that spins takes time while nothing moves, and one that was preempted looks busy: the lesser of
-/// processor time and time in busy turns is neither. `None` of a node without a worker.
+/// Returns the processor time of the worker between two readings, in millionths of a processor;
+/// `None` for a node without a worker. A worker that spins takes processor time while nothing
+/// moves, and one that was preempted seems busy: the lesser of processor time and time in busy
+/// turns avoids both errors.
 pub(super) fn worker_ppm(then: &NodeStatus, now: &NodeStatus) -> Option<u64> {
     let (old, new) = (then.worker?, now.worker?);
     let cpu = new.cpu_ns.saturating_sub(old.cpu_ns);
@@ -201,7 +202,7 @@ struct RouterLoad {
 impl RouterLoads {
     /// Adds the samples that are new.
     pub(super) fn add(&mut self, xtc: &XtcView) {
-        for router in xtc.routers.iter().filter(|router| router.state != "off") {
+        for router in xtc.routers.iter().filter(|router| router.state != ControlState::Off) {
             let load = self.0.entry(router.router.clone()).or_default();
             load.slice.clone_from(&router.slice);
             if load.newest.replace(router.samples) == Some(router.samples) {
@@ -222,7 +223,7 @@ impl RouterLoads {
     }
 }
 
-/// A slice holds at this part of its rate.
+/// A rate is held if this part of it is reached, in percent.
 const HELD_PERCENT: u128 = 99;
 
 #[cfg(test)]

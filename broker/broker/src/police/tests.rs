@@ -30,7 +30,7 @@ impl TwoNodes {
     fn new() -> Self {
         let config = test_config::parse(&test_config::policed()).unwrap();
         let police = NetworkPolice::new(&config).unwrap();
-        let (routers, silent) = ([[(OFF, None); 2]; 2], [false; 2]);
+        let (routers, silent) = ([[("off", None); 2]; 2], [false; 2]);
         let (most, notes) = (u64::MAX, Vec::new());
         Self { police, routers, silent, most, time: 0, notes, requests: 0 }
     }
@@ -105,7 +105,7 @@ fn router(name: &str, state: &str, lease: Option<(u64, u64)>, offered: u64, pass
     let lease = lease.map(
         |(rate, left)| json!({ "set_point_pps": rate, "by": "edge", "left_ns": left * 1_000_000 }),
     );
-    let state = if lease.is_some() { LEASED } else { state };
+    let state = if lease.is_some() { "leased" } else { state };
     json!({
         "router": name, "slice": "s", "state": state, "controller": "combined", "actuator": "none",
         "period_ns": 100_000_000, "set_point_pps": set_point, "lease": lease, "dry_run": false,

@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use weir_api_types::xtc::{RouterView, XtcView};
+use weir_api_types::xtc::{ControlState, RouterView, XtcView};
 use weir_client::{Client, Method};
 use weir_experiment::prelude::*;
 use weir_experiment::weir_program::RunningProgram;
@@ -62,7 +62,7 @@ impl NodesView {
         self.entries[network].offered_pps.unwrap_or_default()
     }
 
-    /// Returns the rate that comes to n2, of what waited at the entry too.
+    /// Returns the rate that comes to n2, including packets that waited at the entry.
     fn arrives(&self, network: usize) -> u64 {
         self.far[network].offered_pps.unwrap_or_default()
     }
@@ -87,7 +87,7 @@ struct SettledAfter {
     seconds: f64,
 }
 
-/// Demand above what n2 carries comes, moves and goes.
+/// Judges how set-points follow demand above what n2 carries as it comes, moves and goes.
 fn contention(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     let clients = clients(shared);
     let cycles = if rec.quick { 1 } else { 5 };
@@ -142,7 +142,7 @@ fn contention(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     rec.count("noted", "entries of the history that red is held", held, Bound::equal(float(cycles)))
 }
 
-/// Red floods with three times what n2 carries, and gives up.
+/// Judges the conduct of red, which floods with three times what n2 carries and then gives up.
 fn misbehaviour(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     let clients = clients(shared);
     let grades = if rec.quick { 2 } else { 3 };
@@ -205,9 +205,9 @@ fn misbehaviour(shared: &SharedLab, rec: &mut Recording<'_>) -> Result {
     rec.none("innocent", "punishments of blue", changes(shared, "blue", "punished")?)
 }
 
-/// A broker is killed while both are held. Its successor goes on with the set-points; once there is
-/// none, the nodes withdraw them, and blue has what it sends. `before` counts the changes on the
-/// nodes' records before the row.
+/// Kills a broker while both are held. Its successor goes on with the set-points; once that one is
+/// killed, too, the nodes withdraw them, and blue has what it sends. `before` counts the changes on
+/// the nodes' records before the row.
 fn successor(
     shared: &SharedLab,
     broker: RunningProgram,
@@ -252,7 +252,7 @@ fn recorded(clients: &[Client; 2]) -> Result<u64> {
     Ok(sum)
 }
 
-/// Nobody follows a broker that is killed while both are held.
+/// Kills a broker without a successor while both are held, and judges that its set-points end.
 fn abandoned(clients: &[Client; 2], broker: RunningProgram, rec: &mut Recording<'_>) -> Result {
     let length = LEASE + Duration::from_secs(10);
     let senders = [send(BLUE, 800, START, length), send(RED, 800, START, length)];
@@ -335,14 +335,14 @@ fn clients(shared: &SharedLab) -> [Client; 2] {
 
 /// Returns the rate at which a router is held; none if it is not.
 fn held(router: &RouterView) -> Option<u64> {
-    router.set_point_pps.filter(|_| router.state == "leased")
+    router.set_point_pps.filter(|_| router.state == ControlState::Leased)
 }
 
 fn report(shared: &SharedLab) -> Result<Value> {
     Ok(shared.lab.ask(Method::GET, "/v1/policing", None)?)
 }
 
-/// Returns red, as the broker shows it.
+/// Returns the network red, as the broker shows it.
 fn red(shared: &SharedLab) -> Result<Value> {
     Ok(report(shared)?["networks"][1].clone())
 }
@@ -355,7 +355,7 @@ fn changes(shared: &SharedLab, network: &str, change: &str) -> Result<u64> {
     Ok(entries.filter(|of| of["change"] == change).count() as u64)
 }
 
-/// Packets of a network from its source to its end, for so many whole seconds.
+/// Makes a sender of a network's packets from its source to its end, for whole seconds.
 fn send(network: u16, pps: u64, from: Duration, length: Duration) -> SendSpec {
     let (source, first) = [("bs", 0xfd10), ("rs", 0xfd20)][usize::from(network)];
     let method = SendMethod::Udp(UdpSend {
@@ -371,7 +371,7 @@ fn send(network: u16, pps: u64, from: Duration, length: Duration) -> SendSpec {
     SendSpec { run: at(source), start_ns: Some(clock::nanos(from)), method }
 }
 
-/// Counts where a network's packets end.
+/// Makes a receiver that counts a network's packets at their end.
 fn end_of(network: u16) -> ReceiveSpec {
     sharing::sink(["bd", "rd"][usize::from(network)], "n2")
 }
@@ -393,8 +393,8 @@ const CALM_PPS: u64 = 300;
 
 const FRAME: u16 = 200;
 
-/// Times of a cycle. The calm before demand rises is longer than that within which control that
-/// comes back counts as having ended too soon.
+/// Times of a cycle. The calm before demand rises is longer than the time within which renewed
+/// control would count as ended too soon.
 const RISES: Duration = Duration::from_secs(6);
 const MOVES: Duration = Duration::from_secs(9);
 const FALLS: Duration = Duration::from_secs(12);

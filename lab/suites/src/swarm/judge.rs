@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The invariants of the control loops.
 //!
-//! Rates, caps, limits, calls and what is left behind are the simulated world's. Set-points and
-//! grades are read from the manager's status: they say what a rate is to be, and the rate is then
-//! the world's. [`Invariant::Innocent`] and [`Invariant::Spare`] judge them by the world alone.
+//! Rates, caps, limits, calls and leftovers are read from the simulated world. Set-points and
+//! grades are read from the manager's status: they say what a rate should be, and the world says
+//! what it is. [`Invariant::Innocent`] and [`Invariant::Spare`] judge set-points and grades by the
+//! world alone.
 
 use std::collections::BTreeMap;
 
@@ -20,18 +21,19 @@ use super::world::{GRANTED, PROCESSORS, SwarmWorld, WorldRouter};
 /// Judges a run while it goes on.
 pub(crate) struct Judge {
     pub(crate) violations: Vec<Violation>,
-    /// Rates that were offered lately beside the present one: until when they count.
+    /// By router: earlier offered rates that still count, each with the instant until which it
+    /// does.
     lately: Vec<Vec<(Instant, u64)>>,
-    /// By router: until when it may be punished for more than its guarantee.
+    /// By router: the instant until which it may be punished for exceeding its guarantee.
     guilty_until: Vec<Instant>,
     /// Routers that ever asked for twice their guarantee, or whose meters went wrong. A later,
     /// lower demand changes the grade of such a router in neither direction.
     flooded: Vec<bool>,
-    /// Set-points are not judged before this: the manager could not see.
+    /// Set-points are not judged before this instant, since the manager could not see all routers.
     blind_until: Instant,
-    /// The last look, by router: its calls, and whether it was touched.
+    /// The state at the last look, by router: its calls, and whether it was touched.
     before: Vec<(u64, bool)>,
-    /// The beginning of the present second, its calls then, events in it.
+    /// The beginning of the present second, each router's calls until then, and the events since.
     second: (Instant, Vec<(u64, u64)>, u64),
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct Standing {
     capped: bool,
     limited: bool,
     taken: bool,
-    /// False if what it is depends on its history.
+    /// False if the other fields depend on the router's history.
     follows: bool,
 }
 
@@ -62,14 +64,14 @@ impl Judge {
         }
     }
 
-    /// Records that an invariant is broken: its first time counts.
+    /// Records that an invariant is broken. Only its first violation is kept.
     pub(crate) fn broken(&mut self, invariant: Invariant, at: Instant, text: String) {
         if !self.violations.iter().any(|one| one.invariant == invariant) {
             self.violations.push(Violation { invariant, at, text });
         }
     }
 
-    /// Notes that the manager could not see all routers rightly.
+    /// Notes that the manager could not see all routers correctly.
     pub(crate) fn blind(&mut self, now: Instant) {
         self.blind_until = self.blind_until.max(now + LOOKS);
     }
@@ -95,7 +97,7 @@ impl Judge {
         }
     }
 
-    /// Judges what holds at each moment.
+    /// Judges the invariants of every moment.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -114,7 +116,7 @@ impl Judge {
     }
 
     fn look_at_policy(&mut self, now: Instant, statuses: &[RouterStatus], policy: &Policy) {
-        let wanted = held(policy).map(|(router, state)| (router.name.as_str(), state.name()));
+        let wanted = held(policy).map(|(router, state)| (router.name.as_str(), state));
         let shown = statuses.iter().map(|one| (one.router.as_str(), one.state));
         if !wanted.eq(shown) {
             let held: Vec<_> = statuses.iter().map(|one| (&one.router, one.state)).collect();
@@ -161,7 +163,7 @@ impl Judge {
                 let text = format!("{} is held at {set_point} of {floor} a second", router.name);
                 self.broken(Invariant::Minimum, now, text);
             }
-            // One that leaves some of its guarantee lends it.
+            // A router that leaves some of its guarantee unused lends it.
             let may_lend = set_point <= floor.max(1);
             let seen = self.seen(now, &router.name, world);
             let counted =
@@ -254,13 +256,13 @@ impl Judge {
         self.second = (now, calls, 0);
     }
 
-    /// Returns the packets of all routers so far.
+    /// Returns the number of packets that each router has forwarded so far.
     pub(crate) fn mark(&self, world: &SwarmWorld) -> Vec<u64> {
         world.lock().routers.iter().map(|router| router.done).collect()
     }
 
-    /// Returns what changes while routers are held, let go or punished: a rate over a time in which
-    /// it changed is a mean of several.
+    /// Returns counters that change when routers are held, released or punished. A rate measured
+    /// across such a change is a mean of several rates.
     pub(crate) fn regime(manager: &LoopManager) -> Option<(u64, u64)> {
         manager.load().policing.map(|load| (load.changes, load.judged))
     }
@@ -318,7 +320,7 @@ impl Judge {
         let most = most.max(world.classes.get(&router.name).copied().unwrap_or(CpuShare::ZERO));
         let reach = of.reach(if status.set_point.is_some() { most } else { CpuShare::ONE });
         let grade = status.police.map_or(Grade::Free, |police| police.grade);
-        // What others' guarantees and caps left of a budget is all that it has.
+        // Guarantees and caps of other routers may have left it less of a budget than its cap.
         let granted =
             Some(world.cap_of(at)).filter(|granted| of.cap.is_some_and(|cap| *granted < cap));
         let can = offered.min(reach).min(granted.map_or(u64::MAX, |granted| of.reach(granted)));
@@ -387,7 +389,7 @@ impl Judge {
         for (router, mode) in held(policy) {
             let Some(at) = state.at(&router.name) else { continue };
             let Some(of) = state.routers.get(at).filter(|one| !one.is_away()) else { continue };
-            // The policy's own set-point holds it.
+            // A set-point in the policy holds this router.
             let own = router.xtc.as_ref().is_some_and(|xtc| xtc.set_point.is_some());
             if own || mode != XtcState::Active || self.flooded.get(at) != Some(&false) {
                 continue;
@@ -425,7 +427,8 @@ impl Judge {
         });
         let statuses = manager.status(None);
         let free = statuses.iter().all(|one| {
-            one.police.is_none_or(|police| police.grade == Grade::Free) && one.state != "paused"
+            one.police.is_none_or(|police| police.grade == Grade::Free)
+                && one.state != XtcState::Paused
         });
         let standing = |router: &WorldRouter| {
             let status = statuses.iter().find(|one| one.router == router.name);
@@ -438,7 +441,7 @@ impl Judge {
                 ),
                 set_point: status.and_then(|one| one.set_point).map(PacketRate::as_pps),
                 grade,
-                // A limit holds it at its ingress: whether a cap is set beside it is history.
+                // Under a limit at ingress, whether there is a cap as well depends on history.
                 capped: router.cap.is_some() && router.limit.is_none(),
                 limited: router.limit.is_some(),
                 taken: router.taken,
@@ -451,7 +454,7 @@ impl Judge {
         all.map(standing).collect()
     }
 
-    /// Judges what a node does to its routers after a crash, beside what it did before.
+    /// Judges whether a node treats its routers after a crash as it did before.
     pub(crate) fn adopted(
         &mut self,
         now: Instant,
@@ -526,10 +529,11 @@ const PAROLED: Nanos = Nanos::from_secs(190);
 /// The time after which policing has seen everything.
 const LOOKS: Nanos = Nanos::from_millis(1500);
 
-/// Rates of a settled node may be off by so much of what they are to be, and by so many packets a
-/// second.
+/// The permitted error of a settled node's rate, in per cent, in addition to [`OFF_LEAST`] packets
+/// a second.
 const OFF_PERCENT: u64 = 10;
 
-/// Capacity that may be idle: who lends its guarantee keeps a quarter more than it uses.
+/// The part of the capacity that may be idle, in per cent: a router that lends its guarantee keeps
+/// a quarter more than it uses.
 const LENT_PERCENT: u64 = 25;
 const OFF_LEAST: u64 = 60;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Routers that are lost and come back, and policies that change while nothing is attached.
 
+use weir_policy::XtcState;
+
 use super::*;
 
-/// A node whose router `b` has a fixed cap, which decides the same again and again, and is not
-/// released for five seconds.
+/// A node whose router `b` has the controller `fixed`, which repeats the same decision; its cap is
+/// released only after five seconds.
 fn fixed() -> Node {
     let mut node = Node::new();
     let map =
@@ -21,12 +23,12 @@ fn fixed() -> Node {
     node
 }
 
-/// A process that is back before its cap would be released has the same cap, in each state.
+/// Goal: a process that is back before its cap would be released has the same cap, in each state.
 #[test]
 fn a_router_that_is_back_soon_has_its_cap_again() {
-    for state in ["active", "paused"] {
+    for state in [XtcState::Active, XtcState::Paused] {
         let mut node = fixed();
-        node.set("b", "state", state);
+        node.set("b", "state", state.name());
         let cap = node.sim("b", |sim| sim.cap);
         node.sim("b", |sim| sim.dead = true);
         node.run(3);
@@ -36,14 +38,14 @@ fn a_router_that_is_back_soon_has_its_cap_again() {
         node.sim("b", |sim| sim.dead = false);
         node.run(12);
         let status = node.status("b");
-        assert_eq!((status.taken, node.sim("b", |sim| sim.cap)), (2, cap), "{state}");
+        assert_eq!((status.taken, node.sim("b", |sim| sim.cap)), (2, cap), "{state:?}");
         assert_eq!((status.cap, status.state), (cap, state));
         assert!(node.says("b", "recovered: last cap set again"));
         assert!(!node.says("b", "released"));
     }
 }
 
-/// A ceiling comes back with its process; the limit held meanwhile.
+/// Goal: the ceiling is set again when the process is back; the limit holds meanwhile.
 #[test]
 fn a_ceiling_comes_back_with_its_router() {
     let mut node = fixed();
@@ -57,7 +59,8 @@ fn a_ceiling_comes_back_with_its_router() {
     assert!(node.sim("a", |sim| sim.cap.is_some() && sim.limit == limit));
 }
 
-/// A policy that changed while the router was off or gone holds when it is back.
+/// Goal: a policy that changed while the router was off or gone is in force when the router is
+/// back.
 #[test]
 fn a_controller_that_is_changed_meanwhile_is_used() {
     let mut node = fixed();
@@ -76,7 +79,8 @@ fn a_controller_that_is_changed_meanwhile_is_used() {
     assert!(node.holds("b", 20_000) && node.says("b", "switch to feed-forward"));
 }
 
-/// A policy that is not possible is refused before it holds, with the key, the value and the bound.
+/// Goal: a policy that cannot be realized is refused beforehand, with the key, the value and the
+/// bound.
 #[test]
 fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
     let mut node = fixed();
@@ -92,7 +96,8 @@ fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
     assert_eq!(may(&node, "b", "cap_max", "0.5%"), Err(refused.to_owned()));
     assert!(may(&node, "b", "cap_min", "101%").unwrap_err().contains("is 101%, must be at most"));
     assert_eq!(may(&node, "b", "cap_max", "50%"), Ok(()));
-    // As from a file, at the start: what was before goes on, and good samples do not hide it.
+    // A policy file is not checked beforehand: the earlier policy stays in force, and good samples
+    // do not hide the trouble.
     node.set("b", "cap_max", "0.5%");
     node.run(5);
     let status = node.status("b");
@@ -103,7 +108,7 @@ fn what_cannot_be_held_is_refused_and_what_is_there_already_is_named() {
     assert_eq!(node.status("b").trouble_kind, None);
 }
 
-/// A trouble stays in the status until the success that ends it.
+/// Goal: a trouble stays in the status until the success that ends it.
 #[test]
 fn a_trouble_is_over_by_its_own_success_alone() {
     let mut node = Node::new();
@@ -130,8 +135,8 @@ fn a_trouble_is_over_by_its_own_success_alone() {
     assert_eq!(node.status("b").trouble_kind, None);
 }
 
-/// A router is taken whose cap is above the policy's bound, or that has none. The loop does not
-/// mistake it for the largest allowed cap.
+/// Goal: if a router is taken whose cap is above the policy's bound, or that has no cap, the loop
+/// does not take this for the largest allowed cap.
 #[test]
 fn what_is_in_force_beyond_the_policys_bound_is_brought_down() {
     let twenty = Some(CpuShare::from_percent(20));
@@ -146,7 +151,8 @@ fn what_is_in_force_beyond_the_policys_bound_is_brought_down() {
     }
 }
 
-/// A refused cap of a pause is retried until it holds: the correction of one sample does not stay.
+/// Goal: if the cap of a pause is refused, it is retried until it is in force, so that the
+/// correction of one sample does not stay.
 #[test]
 fn a_cap_that_is_refused_at_a_pause_is_set_later() {
     let mut node = Node::new();

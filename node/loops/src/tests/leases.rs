@@ -3,6 +3,7 @@
 //! first.
 
 use weir_control::police::Grade;
+use weir_policy::XtcState;
 
 use super::*;
 
@@ -66,15 +67,16 @@ fn ask_by(by: &str, node: &mut Node, rates: &[(&str, u64)]) -> RefusedLeases {
 
 fn is_free(node: &Node, name: &str) -> bool {
     let touched = node.sim(name, |sim| sim.cap.is_some() || sim.limit.is_some());
-    !touched && node.status(name).state == "off"
+    let status = node.status(name);
+    !touched && (status.state, status.lease) == (XtcState::Off, None)
 }
 
 fn said(node: &Node, text: &str) -> usize {
     node.notes.iter().filter(|line| line.contains(text)).count()
 }
 
-/// Goal: a set-point holds as long as it is renewed in time and no longer; whoever moves or renews
-/// it fills no log. Method: renewals every second of a lease of three, then none.
+/// Goal: a set-point holds as long as it is renewed in time and no longer; moving and renewing it
+/// add no lines to the log. Method: renewals every second of a lease of three, then none.
 #[test]
 fn a_set_point_holds_until_it_is_not_renewed() {
     let mut node = node();
@@ -88,7 +90,7 @@ fn a_set_point_holds_until_it_is_not_renewed() {
     let lease = status.lease.unwrap();
     assert_eq!(
         (status.state, lease.by.as_str(), lease.until),
-        ("leased", "edge", node.now + LENGTH)
+        (XtcState::Off, "edge", node.now + LENGTH)
     );
     assert!(ask(&mut node, &[("x", 5_000)]).is_empty());
     node.run(10);
@@ -104,7 +106,7 @@ fn a_set_point_holds_until_it_is_not_renewed() {
     assert_eq!((said(&node, "held at"), said(&node, "not renewed for 3s: withdrawn")), (2, 2));
 }
 
-/// Goal: what is withdrawn ends at once; the end of the node ends all.
+/// Goal: a withdrawn lease ends at once, and the end of the node ends all leases.
 #[test]
 fn a_set_point_is_withdrawn() {
     let mut node = node();
@@ -124,8 +126,8 @@ fn a_set_point_is_withdrawn() {
     assert!(is_free(&node, "k"), "a new start knows nothing of it");
 }
 
-/// Goal: what the policy does not admit is refused by value and bound, and the rest of the request
-/// is taken; the operator's own change of the policy ends a lease.
+/// Goal: a set-point that the policy does not admit is refused with value and bound, and the rest
+/// of the request is taken; the operator's own change of the policy ends a lease.
 #[test]
 fn the_policy_comes_first() {
     let mut node = node();
@@ -145,13 +147,16 @@ fn the_policy_comes_first() {
     node.set("x", "state", "active");
     node.run(10);
     let status = node.status("x");
-    assert!((status.state, status.lease.is_none()) == ("active", true) && node.holds("x", 25_000));
+    assert!(
+        (status.state, status.lease.is_none()) == (XtcState::Active, true)
+            && node.holds("x", 25_000)
+    );
     assert_eq!(said(&node, "router x: 20kpps of edge ends: its state is \"active\""), 1);
     assert_eq!(ask(&mut node, &[("x", 20_000)]).len(), 1);
 }
 
-/// Goal: who takes over or ends a lease of another controller is told, with both names; its own
-/// renewals are not.
+/// Goal: a line names both controllers when one takes over or ends a lease of the other; renewals
+/// by the holder add no line.
 #[test]
 fn a_lease_passes_to_another_controller() {
     let mut node = node();
