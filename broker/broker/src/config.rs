@@ -408,6 +408,10 @@ impl NetworkConfig {
                 }
                 self.check_source(&link.name, end)?;
             }
+            if link.a.router == link.b.router {
+                let (of, router) = (&link.name, &link.a.router);
+                return Err(format!("link \"{of}\": both ends are at router \"{router}\""));
+            }
             link.check_rates()?;
             for (place, colour) in link.colours.iter().enumerate() {
                 name("colour", colour)?;
@@ -561,7 +565,7 @@ fn default_user() -> String {
     "root".to_owned()
 }
 
-/// The least rate. A token bucket counts bytes a second, so a lower rate would not be exact enough.
+/// The least rate. A token bucket is set in whole bytes a second, which is too coarse for less.
 pub(crate) const RATE_LEAST: BitRate = BitRate::from_bps(8_000);
 
 /// Bounds of `connections` and `path_cache`. A broker's memory grows with both: some 4 KiB for a
@@ -630,6 +634,16 @@ mod tests {
         simulated.check().unwrap_err();
         simulated.broker.simulate = true;
         simulated.check().unwrap();
+    }
+
+    /// Goal: a link joins two routers.
+    #[test]
+    fn a_link_has_its_ends_at_two_routers() {
+        let mut config = test_config::parse(&test_config::pair("n", 1)).unwrap();
+        let link = &mut config.network[0].link[0];
+        (link.b.router, link.b.device) = (link.a.router.clone(), "other0".to_owned());
+        let refused = config.check().unwrap_err();
+        assert!(refused.contains("both ends are at router \"n-1\""), "{refused}");
     }
 
     /// Goal: times that OSPFv3 cannot express are refused, and so is an invalid name of an FRR.

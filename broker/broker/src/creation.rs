@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
 use weir_broker_api_types::HistoryChange;
@@ -17,7 +16,7 @@ use crate::orders::{Rearrangement, ServedCaller, WantedConnection};
 use crate::record::StoredKey;
 use crate::refusal::BrokerRefusal;
 use crate::schedule::PreemptedConnection;
-use crate::store::RowChange;
+use crate::store::{BrokerStoreError, RowChange, random_bits};
 use crate::writer::{GATHER, OrderBatch, Writer};
 
 impl Writer {
@@ -120,9 +119,7 @@ impl Writer {
 
 /// Draws the identity of a connection.
 fn new_id() -> Result<ConnectionId, BrokerRefusal> {
-    let mut bits = [0; 8];
-    SystemRandom::new().fill(&mut bits).map_err(|_| {
-        BrokerRefusal::new(ErrorCode::NotRunning, "the system gives no random bits")
-    })?;
-    Ok(ConnectionId(u64::from_be_bytes(bits)))
+    let refusal =
+        |error: BrokerStoreError| BrokerRefusal::new(ErrorCode::NotRunning, error.to_string());
+    random_bits().map(ConnectionId).map_err(refusal)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The configured networks: names and devices by number, and the graph that decisions are made on.
 //!
-//! A router is a node of the graph, a link two arcs, the link's rate the network's share of both.
-//! A link or router that the file no longer has keeps its number and is down: no path passes it.
+//! A router is a node of the graph. A link is two arcs, and its rate is the network's share of
+//! each. A link or router that the file no longer has keeps its number and is down: no path passes
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -35,7 +36,7 @@ pub(crate) struct NetworkDirectory {
     by_name: BTreeMap<NetworkId, NetworkNames>,
 }
 
-/// The parts of one network by what requests and plans call them.
+/// The parts of one network, by the names and addresses that requests and plans have for them.
 #[derive(Debug, Default)]
 struct NetworkNames {
     hosts: BTreeMap<String, EndNodeId>,
@@ -116,8 +117,8 @@ impl NetworkDirectory {
         Ok((directory, state))
     }
 
-    /// Checks that each colour has a bit. It keeps it for as long as the store is there, as stored
-    /// requests have bits.
+    /// Checks that each colour has a bit. A colour keeps its bit for as long as the store exists,
+    /// since stored requests contain the bits.
     fn check_colours(&self) -> Result<(), String> {
         let mut colours = self.by_name.values().flat_map(|names| &names.colours);
         let without = colours.find(|(_, bit)| **bit == 0).map(|(colour, _)| colour);
@@ -128,8 +129,8 @@ impl NetworkDirectory {
         })
     }
 
-    /// Returns the links that lie over one physical link, by network and physical link. Paths of
-    /// different networks are not compared.
+    /// Returns the groups of links of one network over one physical link, if they are several.
+    /// Paths of different networks are not compared.
     fn links_over_one(&self) -> impl Iterator<Item = Vec<LinkId>> {
         let mut groups = BTreeMap::<_, BTreeSet<_>>::new();
         for arc in self.arcs.values() {
@@ -194,7 +195,7 @@ impl NetworkDirectory {
         names.arcs.insert(arc);
         let mut affinity = 0;
         for colour in &link.colours {
-            // A colour without a bit is refused below.
+            // A colour without a bit is refused by `check_colours`.
             let bit = 1_u32.checked_shl(ids.id("colour", colour.clone())).unwrap_or(0);
             names.colours.insert(colour.clone(), bit);
             affinity |= bit;
@@ -253,16 +254,15 @@ impl NetworkDirectory {
                 name: host.name.clone(),
                 network: *network,
                 gateway: routers.get(host.router.as_str()).copied().unwrap_or(NodeId(u32::MAX)),
-                is_behind_unmanaged: false,
                 addresses: vec![host.address],
             })?;
         }
         Ok(state)
     }
 
-    /// Checks that the end nodes of a stored connection are as its tunnels were made for: else its
-    /// routers would lose its entries, and nobody would be told. `paths` are those that it has or
-    /// is to have; none if another is to be found.
+    /// Checks that the end nodes of a stored connection are still those that its tunnels were made
+    /// for: otherwise its routers would lose its entries without notice. `paths` are those that it
+    /// has or is to have; none if they are yet to be found.
     ///
     /// # Errors
     /// One is no longer configured, or has another address or router.

@@ -110,7 +110,7 @@ impl TestInterface {
         (came.status, serde_json::from_str(&came.text).unwrap_or_default())
     }
 
-    /// The connections as the store would have them, without what is drawn.
+    /// The connections as the store would have them, without their identities, which are drawn.
     fn rows(&self) -> Vec<Value> {
         let state = self.state.lock().unwrap();
         let rows = state.all().map(|(connection, _)| state.row(connection.id).unwrap());
@@ -157,7 +157,7 @@ async fn execute_orders(
                     state.admit(ELSEWHERE, requested, clock::now()).unwrap();
                     finish_steps(&mut state, ELSEWHERE);
                 }
-                answer.send(()).unwrap();
+                answer.send(Ok(())).unwrap();
                 continue;
             }
             _ => continue,
@@ -190,7 +190,7 @@ fn share(network: &str, rate_bps: u64) -> Value {
 }
 
 /// Goal: an administrator sees each share of a physical link and what is free; that of one network
-/// sees its own share, and nothing from which the others' could be told.
+/// sees its own share, and nothing from which the others could be computed.
 #[tokio::test]
 async fn shares_of_a_physical_link_are_shown_to_their_owners() {
     let config = test_config::parse(&test_config::shared("60Mbit", "20Mbit")).unwrap();
@@ -211,8 +211,8 @@ async fn shares_of_a_physical_link_are_shown_to_their_owners() {
     assert_eq!(networks[0]["links"][0]["over"], "n1-n2");
 }
 
-/// Goal: a share is changed by who sees all networks, and by nobody else; a refusal says what is
-/// free; the change is shown.
+/// Goal: only an administrator of all networks can change a share; a refusal says what is free; the
+/// change is shown.
 #[tokio::test]
 async fn a_share_is_changed_by_an_administrator_of_all_networks() {
     let config = test_config::parse(&test_config::shared("60Mbit", "20Mbit")).unwrap();
@@ -243,7 +243,7 @@ async fn a_share_is_changed_by_an_administrator_of_all_networks() {
     assert_eq!(networks[0]["links"][0]["reservable_bps"], 65_000_000);
 }
 
-/// Goal: who sees one network meets it alone under its agreement, and no node.
+/// Goal: the administrator of one network sees the policing of that network alone, and no node.
 #[tokio::test]
 async fn policing_is_shown_to_its_owners() {
     let mut interface = TestInterface::of(test_config::parse(&test_config::policed()).unwrap());
@@ -385,7 +385,7 @@ async fn an_administrator_of_one_network_meets_that_network_alone() {
     ] {
         let (status, said) = interface.json("blue", &line, &body).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{line}");
-        // In the words for one that never was.
+        // The words are those for a connection that never existed.
         let (_, never) = interface.json("blue", &line.replace(&ids[1], NEVER), &body).await;
         assert_eq!(said.to_string().replace(&ids[1], NEVER), never.to_string(), "{line}");
     }
@@ -435,7 +435,7 @@ async fn what_is_no_request_is_refused_in_the_format_asked_for() {
     assert!(interface.rows().is_empty());
 }
 
-/// Goal: every message is what the schema says, and what is none is not.
+/// Goal: every message is valid under the schema, and a malformed one is not.
 #[tokio::test]
 async fn every_message_in_xml_is_valid() {
     let Some(schema) = Schema::write() else { return };

@@ -175,6 +175,11 @@ pub(crate) struct GuardItem {
 }
 
 impl NodeItem {
+    /// Returns true if this item takes the place of `actual`. A foreign object is not replaced.
+    pub(crate) fn is_put(&self, actual: Option<&Self>) -> bool {
+        actual != Some(self) && !matches!(actual, Some(Self::Foreign(_)))
+    }
+
     /// Returns the key of the item; none for those whose key is known to who found them.
     pub(crate) fn key(&self) -> Option<String> {
         match self {

@@ -69,8 +69,8 @@ pub(crate) trait NodeDriver {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinuxDriver {
     pub(crate) encapsulation: Encapsulation,
-    /// An address of the router, from which tunnels by segment routing come where the kernel would
-    /// choose one for each packet, among the addresses of all devices.
+    /// The source address of tunnels by segment routing, an address of the router. Without one, the
+    /// kernel would choose a source for each packet, among the addresses of all devices.
     pub(crate) tunnel_source: Option<Ipv6Addr>,
 }
 
@@ -79,14 +79,14 @@ impl NodeDriver for LinuxDriver {
         let (mut ip, mut tc) = (String::new(), String::new());
         let (mut new_ip, mut new_tc) = (String::new(), String::new());
         remove(actual.iter().filter(|(key, old)| is_removed(old, wanted.get(*key))), &mut ip);
-        // Routes go before entries, since an entry sends at once. Entries go in the order of their
-        // numbers, which is the order of their admission.
+        // Routes are put before entries, since a new entry sends at once; entries in the order of
+        // their numbers, which is the order of their admission.
         let rank = |item: &NodeItem| match item {
             NodeItem::Entry(entry) => u32::from(entry.tunnel) + 1,
             _ => 0,
         };
         let mut puts: Vec<_> =
-            wanted.iter().filter(|(key, item)| is_put(actual.get(*key), item)).collect();
+            wanted.iter().filter(|(key, item)| item.is_put(actual.get(*key))).collect();
         puts.sort_by_key(|(_, item)| rank(item));
         let mut neighbours = String::new();
         let mut holds: BTreeMap<u16, Vec<HeldChange<'_>>> = BTreeMap::new();
@@ -102,12 +102,14 @@ impl NodeDriver for LinuxDriver {
                 put(key, item, before, &mut ip, &mut tc);
             }
         }
-        // iproute2 supports this since 5.16. Without it, the first packets trigger the discovery.
+        // iproute2 has `neigh … use` since 5.16. Without it, the first packets trigger the
+        // discovery.
         let neighbours = batch("ip -6", neighbours, ">/dev/null 2>&1");
         let [ip, new_ip] = [ip, new_ip].map(|lines| batch("ip -6", lines, "2>&1"));
         let [tc, new_tc] = [tc, new_tc].map(|lines| batch("tc", lines, "2>&1"));
         let shared = steering::change(wanted, actual);
-        // `nft` has deleted a mark long before it ends, since it waits for readers in the kernel.
+        // `nft` ends long after it has deleted a mark, since it waits for readers in the kernel. So
+        // it runs in the background, unless the base changes.
         let is_aside = shared.base.is_none() && !shared.first.is_empty();
         let first = nft(shared.first, if is_aside { " &" } else { "" });
         let last = if is_aside { "wait\n" } else { "" }.to_owned() + &nft(shared.last, "");
@@ -117,7 +119,7 @@ impl NodeDriver for LinuxDriver {
         if holds.is_empty() {
             return script;
         }
-        // The shortest holds first: they keep nobody waiting for long.
+        // The shortest holds come first, since they delay the others only a little.
         let holds: String = holds.into_values().map(|changes| hold_script(&changes)).collect();
         // A shell reads a whole group before it executes any of it.
         format!("{{\n{script}{holds}}}\n")
@@ -186,13 +188,15 @@ impl LinuxDriver {
         let shared = batch("ip -6", shared, "2>&1");
         match base {
             None => [first, shared, old, new].concat(),
-            // Without `nft` or its kernel, a router keeps what it has, and takes no entries.
+            // Without `nft`, or the kernel's part of it, a router keeps what it has and gets no new
+            // entries.
             Some(BaseChange::Put) => {
                 let source = self.set_source(BaseChange::Put);
                 let new = [shared, source, new].concat();
                 format!("{first}marked=$?\n{old}if [ $marked = 0 ]; then\n{new}fi\n")
             }
-            // While the table is left, the rules stay, by which the next reading sees it.
+            // If the table cannot be removed, its rules stay: only with them does the next reading
+            // look for it.
             Some(BaseChange::Removed) => {
                 let source = self.set_source(BaseChange::Removed);
                 format!("{first}case $? in 0 | 127)\n{shared};;\nesac\n{source}{old}")
@@ -247,8 +251,8 @@ impl Document {
     }
 }
 
-/// Tells whether what is there under a key goes: for good, or since it cannot become what is wanted
-/// in place. The kernel removes many devices as fast as one.
+/// Returns true if an item is to be removed: nothing is wanted under its key, or it cannot be
+/// changed in place into what is wanted. The kernel removes many devices as fast as one.
 fn is_removed(old: &NodeItem, wanted: Option<&NodeItem>) -> bool {
     match (old, wanted) {
         (_, None) => true,
@@ -258,14 +262,9 @@ fn is_removed(old: &NodeItem, wanted: Option<&NodeItem>) -> bool {
     }
 }
 
-/// Tells whether an item is an entry that cannot come from what is there.
+/// Returns true if an item is an entry that is made anew, since `actual` cannot be changed into it.
 fn is_new_entry(item: &NodeItem, actual: Option<&NodeItem>) -> bool {
     matches!(item, NodeItem::Entry(_)) && actual.is_none_or(|old| is_removed(old, Some(item)))
-}
-
-/// Tells whether an item is to replace `actual`. A foreign object is not replaced.
-fn is_put(actual: Option<&NodeItem>, item: &NodeItem) -> bool {
-    actual != Some(item) && !matches!(actual, Some(NodeItem::Foreign(_)))
 }
 
 /// Writes the line that has the kernel discover the next router's link-layer address before packets
@@ -297,8 +296,8 @@ fn batch(program: &str, lines: String, said: &str) -> String {
     format!("{program} -force -batch - {said} <<'WEIR'\n{lines}WEIR\n")
 }
 
-/// Returns the script that has `nft` execute these lines, all or none, with this after the command;
-/// empty if there are no lines.
+/// Returns the script that has `nft` execute these lines, all or none, with `after` at the end of
+/// its command line; empty if there are no lines.
 fn nft(lines: String, after: &str) -> String {
     if lines.is_empty() {
         return lines;
@@ -310,13 +309,14 @@ fn nft(lines: String, after: &str) -> String {
 struct HeldChange<'i> {
     key: &'i String,
     item: &'i NodeItem,
-    /// The item's.
+    /// The entry that `item` is.
     entry: &'i EntryItem,
     before: Option<&'i NodeItem>,
 }
 
-/// Returns the class of a hold: those of one class are at most a factor of two apart, so that no
-/// entry waits much longer than it needs, and all classes together take four times the longest.
+/// Returns the class of a hold. Holds of one class are less than a factor of two apart, so that no
+/// entry is held much longer than it needs, and the pauses of all classes together take less than
+/// six times the longest hold.
 fn hold_class(hold_ms: u16) -> u16 {
     hold_ms.checked_next_power_of_two().unwrap_or(u16::MAX)
 }
@@ -415,8 +415,8 @@ fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
     let Numbers { before_bucket, after_bucket } = Numbers::of(tunnel);
     let mac = format!("02:57:01:00:{:02x}:{:02x}", tunnel >> 8, tunnel & 0xff);
     // `gso_max_segs 1` keeps super-frames out: the kernel would charge the bucket for one as a
-    // single packet with one header. The kernel looks through the addresses of all devices, so that
-    // these have none.
+    // single packet with one header. The kernel searches the addresses of all devices, so these
+    // devices get none.
     let _ = write!(
         ip,
         "link add wc{tunnel} mtu {TUNNEL_MTU} type veth peer name wc{tunnel}x mtu {TUNNEL_MTU} \
@@ -428,7 +428,7 @@ fn put_entry(entry: &EntryItem, ip: &mut String, tc: &mut String) {
          route replace unreachable default metric 9999 table {before_bucket} proto {PROTOCOL}\n\
          route replace unreachable default metric 9999 table {after_bucket} proto {PROTOCOL}\n"
     );
-    // A device of `ip6tnl` keeps the first route that it finds, so the rules come before it.
+    // A device of `ip6tnl` caches the first route that it finds, so the rules are put before it.
     steering::put_rules(entry, ip);
     put_path(entry, ip);
     bucket::put(entry, tc);
@@ -513,8 +513,8 @@ fn read_entry(
 }
 
 /// Reads the path of an entry; `None` if a part of it is missing. When a device goes down, the
-/// kernel removes its routes but not the guard, so only the routes are put anew then, if the marks
-/// still tell where they led.
+/// kernel removes its routes but not the `unreachable` one. Such a path is read without a next hop,
+/// so that only its routes are put anew; the marks still tell the destination.
 fn read_path(
     tunnel: u16,
     destination: Option<Ipv6Addr>,
@@ -667,7 +667,8 @@ mod tests {
         assert_eq!(SEGMENT_ROUTING.plan(&items(ANSWER), &read), "");
     }
 
-    /// Goal: a discipline of HFSC, which Debian 12 prints with plain text in it, hides nothing.
+    /// Goal: a discipline of HFSC, which Debian 12 prints as JSON with plain text in it, does not
+    /// hide the items.
     #[test]
     fn a_foreign_hfsc_is_passed_over() {
         let hfsc =

@@ -147,8 +147,7 @@ pub(crate) fn read(answer: &str) -> Result<ReadHost, String> {
     let filters = serde_json::Deserializer::from_str(section(SEALS)?).into_iter::<Value>();
     let bridges = section(BRIDGES)?.lines();
     let sealed = bridges.zip(filters).filter_map(|(device, filters)| {
-        let drops = filters.is_ok_and(|filters| filters.to_string().contains("\"drop\""));
-        drops.then(|| device.trim().to_owned())
+        filters.is_ok_and(|filters| has_drop(&filters)).then(|| device.trim().to_owned())
     });
     host.sealed = sealed.collect();
     for link in &links {
@@ -162,6 +161,13 @@ pub(crate) fn read(answer: &str) -> Result<ReadHost, String> {
     host.find_unrecorded(is_unreadable);
     host.find_foreign();
     Ok(host)
+}
+
+/// Returns whether one of the filters that `tc -j filter show` printed has the action `drop`.
+fn has_drop(filters: &Value) -> bool {
+    let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
+    let actions = all(filters).into_iter().flat_map(|filter| all(&filter["options"]["actions"]));
+    actions.into_iter().any(|action| action["control_action"]["type"] == "drop")
 }
 
 /// Splits an answer at lines that begin with a mark: each with what follows it.
@@ -468,7 +474,8 @@ filter flower
             let (name, link) = match object {
                 KernelObject::Seal(seal) => {
                     bridges += &format!("{}\n", seal.device);
-                    seals += "[{\"actions\":[{\"control_action\":{\"type\":\"drop\"}}]}]\n";
+                    let drop = json!({ "actions": [{ "control_action": { "type": "drop" } }] });
+                    seals += &format!("{}\n", json!([{ "kind": "matchall" }, { "options": drop }]));
                     continue;
                 }
                 KernelObject::Bridge(bridge) => {

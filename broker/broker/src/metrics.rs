@@ -142,7 +142,7 @@ impl BrokerInterface {
             .collect();
         let labels = |name: &String| vec![("router", name.clone())];
         let each = known.iter().map(|(name, waiting, _)| (labels(name), *waiting));
-        let help = "Changes of connections that wait for the router.";
+        let help = "Requests that wait for the router: changes of connections, and readings.";
         page.family("router_waiting_changes", help, "gauge", each);
         let each = known.iter().map(|(name, _, status)| (labels(name), status.changes));
         let help = "Changes of connections that the router was to take.";
@@ -339,7 +339,7 @@ const SET_POINTS: &[SetPointFamily] = &[
     ("policing_passed_packets_per_second", "What it forwarded.", |of| of.passed_pps),
 ];
 
-/// Samples of one metric. A network of 10 000 routers has more links than a page should have.
+/// Most samples of one metric. A network of 10 000 routers has more links than a page should have.
 const SAMPLES_MAX: usize = 5_000;
 
 const CLIENTS_REFUSED: &str = "Connections closed at once: their address had half of `clients`.";

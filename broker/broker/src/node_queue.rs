@@ -38,10 +38,11 @@ pub(crate) struct QueuedNodeStatus {
     pub(crate) router: RouterState,
     /// Devices of links without a carrier; none before the first reading.
     pub(crate) devices_down: Option<BTreeSet<String>>,
-    /// The time at which the first of the exchanges began that had no answer.
+    /// The time at which the first exchange without an answer began; none since the last answer.
     pub(crate) silent_since: Option<Instant>,
-    /// Changes that it was to take, and those of them that it did not.
+    /// Requests for changes.
     pub(crate) changes: u64,
+    /// Requests for changes that failed.
     pub(crate) failed_changes: u64,
 }
 
@@ -50,12 +51,12 @@ pub(crate) struct QueuedNodeStatus {
 pub(crate) struct QueueSettings {
     /// Interval of the comparison.
     pub(crate) check: Duration,
-    /// Told when a link's device changes, when a silent router answers again, and when a node is
-    /// found sound or unsound.
+    /// Notified when a link's device changes, when a silent router answers again, and when a node
+    /// is found sound or unsound.
     pub(crate) changed: Arc<Notify>,
 }
 
-/// The things that a router is to have at first.
+/// The configuration that a router is to have when its queue starts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RouterWants {
     pub(crate) items: Items,
@@ -207,7 +208,7 @@ impl QueuedNodeStatus {
     }
 }
 
-/// Changes, and who waits until the node has them.
+/// Changes, and the channel to the caller that waits until the node has them.
 type WaitingChange = (Vec<ItemChange>, oneshot::Sender<Result<(), NodeFault>>);
 
 /// The node behind a queue.
@@ -223,7 +224,7 @@ struct ConfiguredNode<D> {
     ospf_hung_at: Option<Instant>,
     /// Items that the node had when it was last read; none if that is not known.
     actual: Option<Items>,
-    /// Items that it had before it went silent, or before it is read again.
+    /// Items of the last reading while `actual` is none: the next reading is compared with them.
     known: Option<Items>,
     repairs: RepairLog,
     shell: Option<NodeShell>,
@@ -231,7 +232,7 @@ struct ConfiguredNode<D> {
     links: Items,
     status: Arc<Mutex<QueuedNodeStatus>>,
     changed: Arc<Notify>,
-    /// The router has said that a link's device changed.
+    /// Notified when the router says that a link's device changed.
     link_event: Arc<Notify>,
 }
 
@@ -241,7 +242,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut batch = Vec::new();
         let link_event = Arc::clone(&self.link_event);
-        // Comparisons because of events: one at once, then one a pause, however many come.
+        // Comparisons because of events: the first at once, then at most one in each
+        // [`EVENT_PAUSE`].
         let (mut next, mut due) = (Instant::now(), None);
         loop {
             tokio::select! {
@@ -249,7 +251,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                 // First, so that requests without end do not keep failures unseen.
                 begun = ticks.tick() => {
                     self.compare().await;
-                    // The next one would be due at once, and no request would have its turn.
+                    // The next tick would be due at once, and no request would have its turn.
                     if begun.elapsed() >= check {
                         ticks.reset();
                     }
@@ -288,7 +290,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             self.change(waiting).await;
         }
         for (device, done) in readers {
-            // Each attempt takes seconds, and changes wait behind it. The comparison tries again.
+            // To reach a silent router takes seconds, for which changes would wait. The comparison
+            // tries it.
             let counters = match self.note(|status| status.silence()) {
                 Some(fault) => Err(fault),
                 None => self.read_counters(&device).await,
@@ -313,7 +316,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
     /// Compares the node with what is wanted, and repairs it.
     async fn compare(&mut self) {
         self.forget();
-        // Another fault is in the status already.
+        // After an error, its fault is in the status already.
         if let Ok(said) = self.converge().await {
             let untaken = self.untaken(&said);
             let routing = self.compare_ospf().await;
@@ -363,7 +366,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         Some(self.not_applied("ospf6", &said))
     }
 
-    /// A foreign object in its place explains the fault better than the commands' output.
+    /// Returns the fault of an item. A foreign object in its place explains it better than the
+    /// commands' output.
     fn not_applied(&self, what: &str, said: &str) -> NodeFault {
         let said = match self.actual_item(what) {
             Some(NodeItem::Foreign(words)) => words,
@@ -388,12 +392,10 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                 return Ok(said);
             }
             let puts_links = self.wanted.iter().any(|(key, item)| {
-                let found = actual.get(key);
-                matches!(item, NodeItem::Link(_))
-                    && found != Some(item)
-                    && !matches!(found, Some(NodeItem::Foreign(_)))
+                matches!(item, NodeItem::Link(_)) && item.is_put(actual.get(key))
             });
-            // The script touches nothing that is as wanted.
+            // The script touches nothing that is as wanted: if that differs in the next reading,
+            // somebody else has changed it.
             self.forget();
             said = self.run(&script).await?;
             if puts_links {
@@ -404,8 +406,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         Ok(said)
     }
 
-    /// Reads the node, and notes what somebody else has changed of what was as wanted. A router
-    /// that was rebooted has lost all.
+    /// Reads the node, and notes the items that were as wanted and that somebody else has changed.
+    /// A router that was rebooted has lost all of them.
     async fn read_and_note(&mut self) -> Result<(), NodeFault> {
         let actual = self.read().await?;
         let changed: Vec<String> = match self.known.take() {
@@ -489,8 +491,8 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
         })
     }
 
-    /// Runs a script in the kept shell, which is opened if there is none. One that broke is opened
-    /// again once: the node may have closed it.
+    /// Runs a script in the kept shell, which is opened if there is none. A kept shell that is
+    /// broken is opened once more: the node may have closed it.
     async fn run(&mut self, script: &str) -> Result<String, NodeFault> {
         let kept = self.shell.is_some();
         let begun = Instant::now();
@@ -511,7 +513,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
             None => {
                 let shell = NodeShell::open(&self.server, &self.access).await?;
                 let watch = self.driver.watch(&self.wanted);
-                // Without it changes of links are seen at the interval.
+                // Without a watch, changes of links are seen at the interval.
                 let _none = shell.watch(watch, Arc::clone(&self.link_event)).await;
                 shell
             }
@@ -564,13 +566,13 @@ fn changed<'i>(known: &'i Items, wanted: &Items, actual: &Items) -> impl Iterato
     known.iter().filter(differs).map(|(key, _)| key.as_str())
 }
 
-/// Requests that become one batch.
+/// Most requests of one batch.
 const BATCH_MAX: usize = 64;
 
-/// Requests that may wait for a node; who asks for more waits for a place.
+/// Most requests that may wait for a node; a caller with another one waits for a place.
 const WAITING_MAX: usize = 256;
 
-/// A second attempt starts from what was read back.
+/// Most attempts to bring a node to what is wanted; the second starts from what was read back.
 const ATTEMPTS: usize = 2;
 
 /// The least time between two comparisons because a router said that a device changed.
@@ -579,7 +581,7 @@ const EVENT_PAUSE: Duration = Duration::from_millis(100);
 /// The time after which FRR that gave no answer is asked again.
 const OSPF_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// Characters of what commands said, in a fault.
+/// Most characters of the commands' output in a fault.
 const SAID_MAX: usize = 300;
 
 #[cfg(test)]
@@ -606,8 +608,8 @@ mod tests {
         changes.into_iter().map(|(key, _)| key).collect()
     }
 
-    /// Goal: what somebody changed is a repair; what the broker itself wants otherwise since then,
-    /// what was not as wanted before, and a foreign object, are none.
+    /// Goal: an item that somebody else changed is a repair. One that the broker itself has come to
+    /// want otherwise, one that was not as wanted before, and a foreign object are none.
     #[test]
     fn only_what_others_changed_is_a_repair() {
         let exit = |number: u16| {

@@ -63,7 +63,7 @@ pub(crate) enum WriterOrder {
     },
     /// Somebody asks for what another broker may have stored just now.
     Look {
-        answer: oneshot::Sender<()>,
+        answer: oneshot::Sender<Result<(), BrokerRefusal>>,
     },
     /// The nodes have done a step, or not.
     Done {

@@ -334,7 +334,7 @@ pub(crate) async fn report(
     for tunnel in interface.tunnels_at_routers(id)? {
         let read = interface.tunnel_report(&tunnel).await;
         if read.is_err() {
-            // It may have left its routers meanwhile: that is the reason to tell.
+            // The connection may have left its routers meanwhile: the refusal says so then.
             interface.tunnels_at_routers(id)?;
         }
         reports.push(read?);
@@ -343,7 +343,7 @@ pub(crate) async fn report(
 }
 
 impl BrokerInterface {
-    /// Refuses a request that is about another network than the caller's.
+    /// Refuses a request that names a network or a connection that the caller may not see.
     async fn may_ask(
         &self,
         caller: &BrokerToken,
@@ -366,18 +366,21 @@ impl BrokerInterface {
                 state.get(id).is_some_and(|(_, record)| caller.sees(&record.requested.network))
             })
         };
-        // Another broker may have made it just now.
-        if sees() || (self.catches_up().await && sees()) {
+        if sees() {
             return Ok(id);
         }
-        Err(unknown("connection", name))
+        // Another broker may have made it just now.
+        self.catch_up().await?;
+        if sees() { Ok(id) } else { Err(unknown("connection", name)) }
     }
 
-    /// Has the writer take over what other brokers have committed. Returns false if there are none.
-    async fn catches_up(&self) -> bool {
+    /// Has the writer take over what other brokers have committed, if others work on the store.
+    async fn catch_up(&self) -> Result<(), BrokerRefusal> {
+        if !self.is_shared {
+            return Ok(());
+        }
         let (answer, answered) = oneshot::channel();
-        let asks = self.is_shared && self.orders.try_send(WriterOrder::Look { answer }).is_ok();
-        asks && answered.await.is_ok()
+        self.answered(WriterOrder::Look { answer }, answered).await
     }
 
     /// Returns a connection as it is shown.
@@ -432,7 +435,7 @@ impl BrokerInterface {
         })?
     }
 
-    /// Returns the queues of the routers.
+    /// Returns the queues of the routers, or a refusal if another broker configures them.
     fn nodes(&self) -> Result<NodeQueues, BrokerRefusal> {
         match self.locked(|state| state.refusal_without_lease()) {
             None => Ok(Arc::clone(&self.nodes.borrow())),
@@ -535,5 +538,5 @@ fn tunnel_paths(
     })
 }
 
-/// Characters of an `Idempotency-Key`.
+/// Most characters of an `Idempotency-Key`.
 const KEY_MAX: usize = 100;

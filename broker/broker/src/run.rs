@@ -203,7 +203,8 @@ impl<'c> StoreOpening<'c> {
         let settings = &config.broker;
         let url = settings.store.url(settings.store_password.as_deref());
         let url = url.map_err(BrokerError::Configuration)?;
-        let holder = format!("{}/{}/{}", settings.name, std::process::id(), random_digits());
+        let own = random_digits()?;
+        let holder = format!("{}/{}/{own}", settings.name, std::process::id());
         Ok(Self { config, url, holder })
     }
 
@@ -301,7 +302,7 @@ mod tests {
     /// Goal: a broker that waits for its store says once for whom, and until when.
     #[tokio::test]
     async fn who_has_the_store_is_said_once() {
-        let file = format!("weir-t-run-{}", random_digits());
+        let file = format!("weir-t-run-{}", random_digits().unwrap());
         let file = std::env::temp_dir().join(file).display().to_string();
         let mut config = test_config::with(&[test_config::TRIANGLE]);
         config.broker.store = file.clone().try_into().unwrap();

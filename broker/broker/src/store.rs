@@ -250,9 +250,10 @@ impl BrokerStore {
         .await
     }
 
-    /// Begins to read everything, as it is between two transactions: all but the connections. Those
-    /// follow by [`Self::read_connections`], then [`Self::end_reading`]. With `to_change` nobody
-    /// else commits until [`Self::commit`], which ends it too.
+    /// Begins to read the whole store, as it is between two transactions, and returns all but the
+    /// connections. [`Self::read_connections`] reads these, and [`Self::end_reading`] ends the
+    /// reading. With `to_change`, nobody else commits until [`Self::commit`], which ends the
+    /// reading too.
     pub(crate) async fn read(&mut self, to_change: bool) -> Result<StoredState, BrokerStoreError> {
         let (begin, lease) = match to_change {
             true => (self.dialect.begin, self.dialect.lock),
@@ -267,14 +268,14 @@ impl BrokerStore {
         .await
     }
 
-    /// Reads the connections, and gives each away before the next one is read: all of them may be
-    /// more than fits into memory twice.
+    /// Reads the connections, and hands each to `take` before the next one is read: all of them may
+    /// not fit into memory twice.
     pub(crate) async fn read_connections<E: From<BrokerStoreError>>(
         &mut self,
         mut take: impl FnMut(StoredConnection) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rows = sqlx::query("SELECT record FROM connection").fetch(&mut self.connection);
-        // All of them may take long, none of them alone.
+        // All rows together may take long, but not a single one.
         let dialect = self.dialect;
         while let Some(row) = in_time(dialect, async { Ok(rows.try_next().await?) }).await? {
             let text = row.try_get(0).map_err(BrokerStoreError::from)?;
@@ -329,8 +330,8 @@ impl BrokerStore {
     }
 }
 
-/// Awaits work of a database, for [`PATIENCE`] at most if it may be on another machine, which may
-/// go away without a word. A file answers.
+/// Awaits work of a database. A database that may be on another machine has [`PATIENCE`] at most,
+/// since it can vanish without closing the connection; a file always answers.
 async fn in_time<T>(
     dialect: &StoreDialect,
     work: impl Future<Output = Result<T, BrokerStoreError>>,
@@ -361,7 +362,7 @@ async fn extend(
         sqlx::query(
             "INSERT INTO lease (id, store, holder, fence, until_ms) VALUES (1, $1, '', 0, 0)",
         )
-        .bind(random_digits())
+        .bind(random_digits()?)
         .execute(&mut *connection)
         .await?;
     }
@@ -375,12 +376,22 @@ async fn extend(
     Ok(identity)
 }
 
-/// Draws 16 hexadecimal digits.
-pub(crate) fn random_digits() -> String {
+/// Draws 64 random bits.
+///
+/// # Errors
+/// The system gives none.
+pub(crate) fn random_bits() -> Result<u64, BrokerStoreError> {
     let mut bits = [0; 8];
-    // Without random bits TLS does not work either.
-    let _drawn = SystemRandom::new().fill(&mut bits);
-    format!("{:016x}", u64::from_be_bytes(bits))
+    SystemRandom::new().fill(&mut bits).map_err(|_| BrokerStoreError::NoRandomBits)?;
+    Ok(u64::from_be_bytes(bits))
+}
+
+/// Draws 16 hexadecimal digits.
+///
+/// # Errors
+/// The system gives no random bits.
+pub(crate) fn random_digits() -> Result<String, BrokerStoreError> {
+    random_bits().map(|bits| format!("{bits:016x}"))
 }
 
 /// Additions of each version.

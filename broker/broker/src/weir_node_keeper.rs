@@ -270,7 +270,7 @@ mod tests {
         wanted: NodeParts,
         answers: Router,
     ) -> Result<(), KeepFault> {
-        let socket = std::env::temp_dir().join(format!("weir-t-kept-{}", random_digits()));
+        let socket = std::env::temp_dir().join(format!("weir-t-kept-{}", random_digits().unwrap()));
         let listener = UnixListener::bind(&socket).unwrap();
         let served = tokio::spawn(axum::serve(listener, answers).into_future());
         let state =

@@ -70,9 +70,9 @@ pub(crate) struct WriterSettings {
     pub(crate) rearrange: usize,
     /// True if room is taken from less important connections.
     pub(crate) preempt: bool,
-    /// Tells of each change at routers.
+    /// Notified of each change at routers.
     pub(crate) changed: Arc<Notify>,
-    /// Tells of each commit of another broker.
+    /// Notified of each commit of another broker.
     pub(crate) committed: Arc<Notify>,
     /// Starts the routers' queues, once this broker has the lease.
     pub(crate) nodes: NodeStarter,
@@ -86,11 +86,11 @@ pub(crate) struct OrderBatch {
     pub(crate) starting: Vec<(ConnectionId, Duration)>,
     /// Removals at routers before a connection's step starts.
     pub(crate) before: BTreeMap<ConnectionId, Vec<NodePhase>>,
-    /// Callers for whom nothing is to be done at routers.
+    /// Callers that are answered once the rows are durable: nothing is to be done at routers.
     pub(crate) told: Vec<(ConnectionId, WaitingCaller)>,
-    /// Callers that wait for these steps.
+    /// Callers that wait for the steps of these connections.
     callers: Vec<(ConnectionId, WaitingCaller)>,
-    /// Connections that routers lose.
+    /// Steps that remove connections from their routers.
     pub(crate) withdrawn: Vec<Vec<NodePhase>>,
     /// Links whose share has changed: network and link.
     pub(crate) shares: BTreeSet<(String, String)>,
@@ -99,7 +99,8 @@ pub(crate) struct OrderBatch {
 }
 
 impl Writer {
-    /// Serves orders until `stop`, and gives the lease back. What was under way goes on first.
+    /// Continues the steps that are under way, serves orders until `stop`, and gives the lease
+    /// back.
     pub(crate) async fn serve(
         state: SharedState,
         store: BrokerStore,
@@ -107,7 +108,7 @@ impl Writer {
         stop: &mut watch::Receiver<bool>,
         settings: WriterSettings,
     ) -> Result<(), BrokerError> {
-        // A connection has one step at a time: their number bounds this queue.
+        // A connection has one step at a time, so the number of connections bounds this queue.
         let (outcomes, mut done) = mpsc::unbounded_channel();
         let renewal = store.lease() / 3;
         let changed = Arc::clone(&settings.changed);
@@ -168,7 +169,9 @@ impl Writer {
         self.nodes.is_some()
     }
 
-    /// Executes orders. With `is_news` and without orders it only takes over what others did.
+    /// Executes orders. Without any that change something, it only takes over what others have
+    /// committed; a leader that was not woken for that (`is_news`) also does what is due and renews
+    /// its lease.
     async fn execute(
         &mut self,
         orders: Vec<WriterOrder>,
@@ -219,7 +222,7 @@ impl Writer {
     fn effect(&mut self, batch: OrderBatch) {
         let committed = Instant::now();
         for (id, caller) in batch.callers {
-            // Before those who asked again in the same batch.
+            // Before callers that have repeated the request in the same batch.
             let served = ServedCaller::new(caller, committed);
             self.served.entry(id).or_default().insert(0, served);
         }
@@ -241,11 +244,11 @@ impl Writer {
         for (id, pause) in batch.starting {
             self.start(id, pause, OptionFuture::from(before.remove(&id)));
         }
-        // A held or scheduled one has no step yet that waits for the room.
+        // A held or scheduled connection has no step yet that waits for these removals.
         before.into_values().for_each(|removals| drop(tokio::spawn(removals)));
     }
 
-    /// Executes an order, as far as the batch.
+    /// Executes an order in memory, and adds its effects to the batch.
     fn take(&mut self, order: WriterOrder, batch: &mut OrderBatch) -> Result<(), BrokerError> {
         match order {
             WriterOrder::Create { requested, key, waiting } => {
@@ -287,7 +290,7 @@ impl Writer {
                 }
             }
             // A caller that went away needs no answer.
-            WriterOrder::Look { answer } => drop(answer.send(())),
+            WriterOrder::Look { answer } => drop(answer.send(Ok(()))),
             WriterOrder::Done { id, outcome, nodes } => {
                 self.done(id, outcome, nodes, batch)?;
             }
@@ -295,7 +298,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives a connection back.
+    /// Removes a connection.
     fn remove(&mut self, id: ConnectionId, waiting: WaitingCaller, batch: &mut OrderBatch) {
         let note = (HistoryChange::Removed, None);
         let subject = self.locked(|state| state.subject(id));
@@ -386,7 +389,8 @@ impl Writer {
         let fault = outcome.as_ref().err().map(ToString::to_string);
         self.locked(|state| state.note_fault(id, fault.clone()));
         let (progress, begins_removal) = self.finish(id, outcome.is_ok(), batch)?;
-        // Noted when it has the path: one that routers do not take is tried each second.
+        // A move is noted when the routers have it: one that they refuse is tried again each
+        // second.
         if is_restored && progress == StepProgress::Settled {
             self.note(subject.clone(), None, (HistoryChange::Moved, None), batch);
         }
@@ -418,14 +422,15 @@ impl Writer {
         }
         if ended || (fault.is_some() && !begins_removal) {
             let served = self.served.remove(&id).unwrap_or_default();
-            // Nobody may wait here, as for a start by the calendar; its end is noted all the same.
+            // A step that is taken back is noted even if nobody waits for it, as for a start by the
+            // calendar.
             let is_taken_back = progress == StepProgress::Next && !is_restored;
             if fault.is_some() && (is_taken_back || !served.is_empty()) {
                 let by = served.first().map(|first| first.caller.by.as_str());
                 self.note(subject, by, (HistoryChange::Failed, fault.clone()), batch);
             }
-            // The row that says so may be lost by a crash. A successor then repeats the step, which
-            // changes nothing.
+            // The answers come before the row is stored. If a crash loses the row, a successor
+            // repeats the step, which changes nothing.
             self.answer_all(id, served, fault);
         }
         if progress == StepProgress::Gone {
@@ -436,7 +441,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds to the history. `by` is the token that asked for it; none if the broker did.
+    /// Adds an entry to the history. `by` is the token that asked for the change; none if the
+    /// broker made it by itself.
     pub(crate) fn note(
         &self,
         subject: Option<HistorySubject>,
@@ -485,7 +491,7 @@ impl Writer {
     }
 }
 
-/// Orders that become one transaction.
+/// Most orders of one transaction.
 const BATCH_MAX: usize = 100;
 
 /// The pause in which connections without a path gather before they are tried again.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A graph with its cached bounds and the memory of searches: what answers path queries.
+//! Answers path queries: a graph with its cached bounds and the memory of searches.
 
 use crate::alternatives::{AlternativePaths, alternatives};
 use crate::bounds::BoundCache;
@@ -37,7 +37,7 @@ pub struct PathFinder {
 
 impl PathFinder {
     /// A finder for a topology. It must be made again when nodes or arcs are added, or when an
-    /// arc's cost or delay falls; not when arcs fail, or fill.
+    /// arc's cost or delay changes; not when arcs fail or fill up.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl PathFinder {
         self.search.find(&self.graph, &bounds, query, &usable)
     }
 
-    /// Gives all searches from now on so many steps together; `None`: as many as they need.
+    /// Bounds the steps of all searches from now on together; `None` removes the bound.
     pub(crate) fn set_budget(&mut self, steps: Option<u64>) {
         let most = steps.map(|steps| self.search.steps.saturating_add(steps));
         self.search.steps_max = most.unwrap_or(u64::MAX);
@@ -82,12 +82,6 @@ impl PathFinder {
     ) -> AlternativePaths {
         let bounds = self.cache.get(&self.graph, query.to);
         alternatives(&self.graph, &bounds, query, most, usable)
-    }
-
-    /// The graph.
-    #[must_use]
-    pub const fn graph(&self) -> &NetworkGraph {
-        &self.graph
     }
 
     /// Computes the bounds to a target, unless they are kept.

@@ -2,9 +2,9 @@
 //! Charges of a network's arcs, now and in time to come.
 //!
 //! A direction of a connection charges each arc of its path for its window. While it moves, an arc
-//! is charged the larger of old and new, never the sum: the packets take one path or the other.
-//! Free in a window is the share, less the class for packets outside of tunnels, less the
-//! highest sum of charges at any moment of the window.
+//! is charged the larger of old and new, never the sum: the packets take one path or the other. The
+//! rate that is free in a window is the share, less the class for packets outside of tunnels, less
+//! the highest sum of charges at any moment of the window.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,6 +17,9 @@ use crate::virtual_network::ArcShare;
 
 /// A direction of a connection, as charges name it.
 pub(crate) type FlowKey = (ConnectionId, FlowDirection);
+
+/// The key of a request that is tried out. No stored connection has it.
+pub(crate) const REQUESTED: ConnectionId = ConnectionId(u64::MAX);
 
 /// One of a moving flow's two charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +102,8 @@ impl ArcLedger {
         })
     }
 
-    /// Tells whether `need` is free in a window: as [`Self::free`], and mostly faster.
+    /// Tells whether `need` is free in a window: the same answer as by [`Self::free`], mostly
+    /// faster.
     pub(crate) fn has_free(
         &self,
         arc: ArcId,
@@ -138,8 +142,9 @@ impl ArcLedger {
         })
     }
 
-    /// The flow after another among those that charge an arc and are not being changed, by
-    /// connection; the first, if there is no other. So they can be visited without a copy of all.
+    /// The next flow after `after`, in the order of connections, among those that charge an arc;
+    /// the first one for `None`. So a caller can visit flows without a copy of all. Flows that are
+    /// charged for all time and move are left out.
     pub(crate) fn flow_after(&self, arc: ArcId, after: Option<FlowKey>) -> Option<FlowKey> {
         let charged = self.find(arc)?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -156,7 +161,7 @@ impl ArcLedger {
     }
 
     /// Returns the rate by which the free rate of an arc in a window would grow without the flows
-    /// of some connections. Charges of flows that move stay.
+    /// of some connections. Charges for all time of flows that move stay.
     pub(crate) fn freed_without(
         &self,
         arc: ArcId,
@@ -348,8 +353,8 @@ mod tests {
         assert_eq!(ledger.highest(ARC), 50);
     }
 
-    /// Goal: charges for all time are not walked through, however many there are, where one other
-    /// has a window. Walked through, this takes 10 000 000 000 steps.
+    /// Goal: charges for all time are not walked through, however many there are, because another
+    /// one has a window. Walked through, this takes 10 000 000 000 steps.
     #[test]
     fn one_window_does_not_have_all_charges_walked_through() {
         let mut ledger = ledger();

@@ -70,4 +70,4 @@ pub use restoration::{RestorationCursor, RestorationOutcome, RestorationTurn};
 pub use state::{AdmittedFlows, NetworkLimits, NetworkState};
 pub use timers::{ConnectionLease, ConnectionTimers};
 pub use topology::{LinkArc, NetworkNode, NetworkTopology, TOPOLOGY_ARCS_MAX, TOPOLOGY_NODES_MAX};
-pub use virtual_network::{ArcShare, EndNode, Ipv6Prefix, VirtualNetwork, VirtualRouter};
+pub use virtual_network::{ArcShare, EndNode, Ipv6Prefix, VirtualNetwork};

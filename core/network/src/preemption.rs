@@ -1,36 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pre-emption: less important connections that give their room to a request.
 //!
-//! Paths are searched for as if the room of all connections from some priority on were free. Of
-//! these priorities the least important that gives the request paths is found by halving. Then
-//! connections are taken away on arcs of those paths alone, on each the least important first,
-//! until there is room; and each that was taken and still has room beside the request is put back,
-//! the most important first. So none of those that are left can be put back alone. They need not be
-//! the fewest: that is a hard problem, and priority counts for more than number.
+//! Paths are searched for as if the room of all connections from some priority on were free.
+//! Bisection finds the least important such priority at which the request has paths. Then
+//! connections are taken away on the arcs of those paths alone, on each arc the least important
+//! first, until there is room; and each that was taken and still has room beside the request is put
+//! back, the most important first. So none of those that stay taken can be put back alone. They
+//! need not be the fewest: that is a hard problem, and priority counts for more than number.
 //!
 //! A search asks only for arcs that it comes to and that are full. What it looks at has bounds: the
-//! number of flows there, and the steps of searches. Once they are reached, nobody else is found to
-//! give room.
+//! number of flows there, and the steps of searches. Once one is reached, no other connections are
+//! found.
 
 use crate::admission::{ExtraRoom, SearchTerms};
 use crate::connection::ConnectionRequest;
 use crate::ids::{ArcId, ConnectionId};
-use crate::ledger::ChargeSide;
+use crate::ledger::{ChargeSide, REQUESTED};
 use crate::preemptable_room::PreemptableRoom;
 use crate::state::{AdmittedFlows, NetworkState};
-
-/// The key of the request in the ledger, which no stored connection has.
-const NEW: ConnectionId = ConnectionId(u64::MAX);
 
 /// Most flows that are looked at for a request, at some hundred nanoseconds each.
 const FLOWS_MAX: usize = 50_000;
 
 impl NetworkState {
     /// Finds active connections, all less important than a request, without which it is admitted;
-    /// `None` if it is not even without all of them, or if a bound was reached before some were
+    /// `None` if it is refused even without all of them, or if a bound was reached before some were
     /// found. Charges nothing.
     pub fn preemptable(&mut self, request: &ConnectionRequest) -> Option<Vec<ConnectionId>> {
-        if self.check(request, None).is_err() || self.connections.contains_key(&NEW) {
+        if self.check(request, None).is_err() || self.connections.contains_key(&REQUESTED) {
             return None;
         }
         if self.find_flows(request, None, SearchTerms::default()).is_ok() {
@@ -43,7 +40,8 @@ impl NetworkState {
         given
     }
 
-    /// Finds paths over the room of connections that are as unimportant as they can be.
+    /// Finds paths, and the least important priority from which on connections must give their room
+    /// for them.
     fn with_least_important(
         &mut self,
         request: &ConnectionRequest,
@@ -101,7 +99,8 @@ impl NetworkState {
             }
         }
         self.charge_new(request, flows, false);
-        // With two directions, the search for a path of each may not find these again.
+        // A request with two directions may not get these paths: each direction is searched for by
+        // itself.
         let fits = self.find_flows(request, None, SearchTerms::default()).is_ok();
         for id in &needed {
             self.charge_present(*id, true);
@@ -131,7 +130,7 @@ impl NetworkState {
         let Some(known) = self.networks.get_mut(&request.network) else { return };
         for (direction, flow) in flows.present() {
             let rate = if is { flow.reserved.as_bps() } else { 0 };
-            let (key, side) = ((NEW, direction), ChargeSide::Current);
+            let (key, side) = ((REQUESTED, direction), ChargeSide::Current);
             known.ledger.set(&flow.path.arcs, key, side, rate, request.window);
         }
     }

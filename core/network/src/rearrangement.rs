@@ -27,7 +27,7 @@ use std::ops::Bound;
 use crate::admission::{FlowQuestion, SearchTerms};
 use crate::connection::{AdmittedFlow, ConnectionRequest, FlowDirection, RoutedPath, TimeWindow};
 use crate::ids::{ArcId, ConnectionId};
-use crate::ledger::{ArcLedger, ChargeSide, FlowKey};
+use crate::ledger::{ArcLedger, ChargeSide, FlowKey, REQUESTED};
 use crate::lifecycle::ConnectionState;
 use crate::path_search::PathObjective;
 use crate::state::{AdmittedFlows, NetworkState};
@@ -91,9 +91,6 @@ pub enum RearrangementOutcome {
     Exhausted,
 }
 
-/// The key of the new connection in the ledger, which no stored connection has.
-const NEW: ConnectionId = ConnectionId(u64::MAX);
-
 /// A flow that may be moved.
 struct MovableFlow {
     window: TimeWindow,
@@ -136,7 +133,7 @@ impl NetworkState {
         request: &ConnectionRequest,
         limits: RearrangementLimits,
     ) -> RearrangementOutcome {
-        if self.check(request, None).is_err() || self.connections.contains_key(&NEW) {
+        if self.check(request, None).is_err() || self.connections.contains_key(&REQUESTED) {
             return RearrangementOutcome::Impossible;
         }
         if let Ok(flows) = self.find_flows(request, None, SearchTerms::default()) {
@@ -173,7 +170,7 @@ impl NetworkState {
 }
 
 impl RearrangementSearch<'_> {
-    /// Takes work from what is left. Returns false if nothing is left.
+    /// Takes work from the states that are left. Returns false if none are left.
     const fn spend(&mut self, states: usize) -> bool {
         self.states_left = self.states_left.saturating_sub(states);
         self.states_left > 0
@@ -184,7 +181,7 @@ impl RearrangementSearch<'_> {
         Some(&mut network.ledger)
     }
 
-    /// Takes a flow among those that may be moved; false if it may not.
+    /// Adds a flow to those that may be moved; false if it may not be moved.
     fn take(&mut self, key: FlowKey) -> bool {
         if self.flows.contains_key(&key) {
             return true;
@@ -214,7 +211,8 @@ impl RearrangementSearch<'_> {
         true
     }
 
-    /// Paths that a question allows, whether or not they have room: all of them, or the cheapest.
+    /// Paths that a question allows, whether or not they have room: all of them, or the cheapest if
+    /// there are too many.
     fn alternatives_of(&mut self, question: &FlowQuestion) -> Vec<RoutedPath> {
         let Some(known) = self.state.networks.get(&self.request.network) else { return Vec::new() };
         let (query, topology) = (question.query(PathObjective::Cost), &self.state.topology);
@@ -310,7 +308,7 @@ impl RearrangementSearch<'_> {
     fn charge_new(&mut self, flows: &AdmittedFlows, is_charged: bool) {
         for (direction, flow) in flows.present() {
             let rate = if is_charged { flow.reserved.as_bps() } else { 0 };
-            self.charge(&flow.path.arcs, (NEW, direction), rate, self.request.window);
+            self.charge(&flow.path.arcs, (REQUESTED, direction), rate, self.request.window);
         }
     }
 
@@ -419,7 +417,7 @@ impl RearrangementSearch<'_> {
         false
     }
 
-    /// Takes all flows that may be moved; false if there are too many, or no work is left.
+    /// Adds all flows that may be moved; false if there are too many, or no work is left.
     fn take_all(&mut self) -> bool {
         let mut from = Bound::Unbounded;
         loop {

@@ -63,7 +63,6 @@ pub(crate) fn network(
             name: String::new(),
             network: NETWORK,
             gateway: NodeId(number),
-            is_behind_unmanaged: false,
             addresses: vec![address(number)],
         };
         state.add_end_node(end_node).unwrap();

@@ -67,19 +67,8 @@ pub struct VirtualNetwork {
     pub outer: Ipv6Prefix,
     /// Its shares. It does not pass arcs without one.
     pub shares: Vec<ArcShare>,
-    /// Most connections of it, so that it does not take what is left for others.
+    /// Most connections of it, so that one network does not use up the bound of all.
     pub connections: usize,
-}
-
-/// A virtual network's router on a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VirtualRouter {
-    /// Its network.
-    pub network: NetworkId,
-    /// The node that carries it.
-    pub node: NodeId,
-    /// Its address for management.
-    pub address: Ipv6Addr,
 }
 
 /// An end node: a source and a destination of connections. Nothing is installed there.
@@ -94,8 +83,6 @@ pub struct EndNode {
     /// The node whose virtual router is its gateway. For an end node in an unmanaged network, it
     /// is the first managed router on the way.
     pub gateway: NodeId,
-    /// Set if a foreign network without guarantees lies between it and the gateway.
-    pub is_behind_unmanaged: bool,
     /// Addresses it may name in requests.
     pub addresses: Vec<Ipv6Addr>,
 }

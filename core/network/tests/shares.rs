@@ -58,7 +58,6 @@ fn network(shares: [u64; 2]) -> NetworkState {
                     name: String::new(),
                     network: NetworkId(number),
                     gateway: NodeId(end),
-                    is_behind_unmanaged: false,
                     addresses: vec![Ipv6Addr::from_bits(u128::from(end))],
                 })
                 .unwrap();

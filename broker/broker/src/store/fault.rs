@@ -21,6 +21,9 @@ pub(crate) enum BrokerStoreError {
     /// The database does not answer.
     #[error("store: no answer within {} s", PATIENCE.as_secs())]
     Silent,
+    /// Nothing can be named at random.
+    #[error("the system gives no random bits")]
+    NoRandomBits,
     /// Others have committed more than is kept since the last look: everything is to be read again.
     #[error("store: more than {CHANGES_KEPT} transactions behind")]
     Behind,

@@ -84,7 +84,7 @@ async fn ordered(
 /// no number for one more.
 #[tokio::test]
 async fn nobody_gives_room_for_a_tunnel_without_a_number() {
-    let file = format!("weir-t-writer-{}", random_digits());
+    let file = format!("weir-t-writer-{}", random_digits().unwrap());
     let file = std::env::temp_dir().join(file);
     let (mut writer, mut done) = writer(&format!("sqlite:{}?mode=rwc", file.display())).await;
     assert!(writer.store.try_take().await.unwrap());
@@ -119,7 +119,7 @@ async fn nobody_gives_room_for_a_tunnel_without_a_number() {
 
 /// Returns a writer that leads, on a store in a file.
 async fn leading() -> (Writer, mpsc::UnboundedReceiver<WriterOrder>, std::path::PathBuf) {
-    let file = std::env::temp_dir().join(format!("weir-t-writer-{}", random_digits()));
+    let file = std::env::temp_dir().join(format!("weir-t-writer-{}", random_digits().unwrap()));
     let (mut writer, done) = writer(&format!("sqlite:{}?mode=rwc", file.display())).await;
     assert!(writer.store.try_take().await.unwrap());
     writer.lead();

@@ -151,7 +151,6 @@ pub(super) fn end_node(number: u32, network: NetworkId, gateway: NodeId) -> EndN
         name: format!("e{number}"),
         network,
         gateway,
-        is_behind_unmanaged: false,
         addresses: vec![address_of(number)],
     }
 }
