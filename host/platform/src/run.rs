@@ -41,7 +41,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// The command `program args…`, with a time limit of [`LIMIT`].
+    /// Makes the command `program args…`, with a time limit of [`LIMIT`].
     pub fn new<S: AsRef<str>>(program: &str, args: impl IntoIterator<Item = S>) -> Self {
         Self {
             program: program.to_owned(),
@@ -52,15 +52,15 @@ impl Command {
         }
     }
 
-    /// A command line split at white space: `Command::line("ip link set up0 up")`.
+    /// Makes a command from a line split at white space: `Command::line("ip link set up0 up")`.
     pub fn line(text: &str) -> Self {
         let mut words = text.split_whitespace();
         let program = words.next().unwrap_or_default().to_owned();
         Self::new(&program, words)
     }
 
-    /// The command `program -batch -` with `lines` as its input; it stops at the first line that
-    /// fails.
+    /// Makes the command `program -batch -` with `lines` as its input; it stops at the first line
+    /// that fails.
     pub fn batch<S: AsRef<str>>(program: &str, lines: impl IntoIterator<Item = S>) -> Self {
         let mut command = Self::new(program, ["-batch", "-"]);
         command.input =
@@ -68,7 +68,7 @@ impl Command {
         command
     }
 
-    /// A [`Command::batch`] that continues after a line that fails.
+    /// Makes a [`Command::batch`] that continues after a line that fails.
     pub fn batch_force<S: AsRef<str>>(program: &str, lines: impl IntoIterator<Item = S>) -> Self {
         let mut command = Self::batch(program, lines);
         command.args.insert(0, "-force".to_owned());
@@ -128,22 +128,22 @@ impl Command {
         argv
     }
 
-    /// The program.
+    /// Returns the program.
     pub(crate) fn program(&self) -> &str {
         &self.program
     }
 
-    /// The arguments of the program.
+    /// Returns the arguments of the program.
     pub(crate) fn args(&self) -> &[String] {
         &self.args
     }
 
-    /// The namespace in which it runs.
+    /// Returns the namespace in which it runs.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The lines of the batch, or none.
+    /// Returns the lines of the batch, if it is one.
     pub fn input_lines(&self) -> impl Iterator<Item = &str> {
         self.input.as_deref().unwrap_or_default().lines()
     }
@@ -153,7 +153,7 @@ impl Command {
         self.input.as_deref() == Some("")
     }
 
-    /// The line of a batch that `stderr` names as failed ("Command failed -:3").
+    /// Returns the line of a batch that `stderr` names as failed ("Command failed -:3").
     fn blamed_line(&self, stderr: &str) -> Option<&str> {
         let number = stderr.lines().find_map(|line| line.strip_prefix("Command failed -:"))?;
         self.input_lines().nth(number.trim().parse::<usize>().ok()?.checked_sub(1)?)
@@ -214,12 +214,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host whose commands hold the lock of the descriptor `lock` while they run.
+    /// Makes a host whose commands hold the lock of the descriptor `lock` while they run.
     pub const fn holding(lock: RawFd) -> Self {
         Self { lock: Some(lock), stop: None }
     }
 
-    /// A host that kills a running command soon after `stop` returns true.
+    /// Makes a host that kills a running command soon after `stop` returns true.
     pub const fn unless(stop: fn() -> bool) -> Self {
         Self { lock: None, stop: Some(stop) }
     }
@@ -289,7 +289,7 @@ impl Recorder {
         Self { commands: RefCell::default(), answers }
     }
 
-    /// The commands so far, in order.
+    /// Returns the commands so far, in order.
     pub fn commands(&self) -> Vec<Command> {
         self.commands.borrow().clone()
     }
@@ -338,10 +338,14 @@ impl RunError {
     /// more). For an undo that is success.
     pub fn is_gone(&self) -> bool {
         let CommandFailure::Status { stderr, .. } = &self.failure else { return false };
+        let says = |line: &str, texts: &[&str]| texts.iter().any(|text| line.contains(text));
         let mut complaints = stderr
             .lines()
-            .filter(|l| !l.trim().is_empty() && !SUMMARIES.iter().any(|text| l.starts_with(text)));
-        complaints.all(|line| GONE.iter().any(|text| line.contains(text)))
+            .filter(|l| !l.trim().is_empty() && !SUMMARIES.iter().any(|text| l.starts_with(text)))
+            .peekable();
+        // A command that was killed may have said nothing.
+        complaints.peek().is_some()
+            && complaints.all(|line| says(line, GONE) && !says(line, NO_PROGRAM))
     }
 }
 
@@ -517,6 +521,9 @@ const GONE: &[&str] = &[
     "is an invalid domain identifier",
 ];
 
+/// Messages of `nsenter`, of `ip netns exec` and of a shell about a program that is not installed.
+const NO_PROGRAM: &[&str] = &["failed to execute", "exec of \"", "sh: "];
+
 /// Lines of `ip` and `tc` that only say that another line complains.
 const SUMMARIES: [&str; 2] = ["Command failed", "We have an error talking to the kernel"];
 
@@ -546,6 +553,22 @@ mod tests {
         let error = Host::default().run(&Command::line("no-such-program")).unwrap_err();
         assert!(matches!(error.failure, CommandFailure::Start(_)));
         assert!(!error.is_gone());
+    }
+
+    /// Goal: an undo whose command could not do its work is kept.
+    #[test]
+    fn a_command_that_is_killed_or_missing_does_not_count_as_done() {
+        for (line, is_gone) in [
+            ("kill -9 $$", false),
+            ("exit 1", false),
+            ("no-such-program", false),
+            ("unshare -r no-such-program", false),
+            ("echo 'Cannot find device \"up0\"' >&2; exit 1", true),
+            ("echo 'Cannot find device \"up0\"' >&2; echo other >&2; exit 1", false),
+        ] {
+            let error = Host::default().run(&Command::new("sh", ["-c", line])).unwrap_err();
+            assert_eq!(error.is_gone(), is_gone, "{line}: {error}");
+        }
     }
 
     #[test]

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Proposes a real-time class from what a router did: its activations, and the work of each.
+//! Proposes a real-time class for a router from its activations and the work of each.
 //!
-//! A *period* shows in the gaps between activations: if the middle eight tenths of them lie within
-//! a fifth of the median, something of the router's own, or a sender far away, beats the time, and
-//! a periodic class with the median gap suits it. Otherwise events come as they come, and an
-//! aperiodic class suits it: its period is the gap below which only a twentieth of the activations
-//! fall, since a server gets its budget once in a period. The budget is what 99 of 100 activations
-//! used, and a quarter more: a thread whose budget runs out waits for the next period.
+//! A *period* shows in the gaps between activations: if the middle eight tenths of them span at
+//! most half of the median, a clock in the router or in a remote sender drives it, and a periodic
+//! class with the median gap suits it. Otherwise irregular events drive it, and an aperiodic class
+//! suits it: its period is the gap below which only a twentieth of the activations fall, since a
+//! server gets its budget once in a period. The budget is a quarter more than 99 of 100 activations
+//! used: a thread whose budget runs out waits for the next period.
 //!
-//! A router that hardly ever waits has no activations to speak of: what it needs is a share, and a
-//! weight gives it one.
+//! A router that hardly ever waits has hardly any activations: it needs a share of the processor,
+//! which a weight gives it.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -76,7 +76,7 @@ pub enum ClassAdvice {
 }
 
 impl ActivationPattern {
-    /// Sums up what was seen in `span`; `None` with fewer than two activations.
+    /// Summarizes the activations within `span`; returns `None` if there are fewer than two.
     #[must_use]
     pub fn of(activations: &[Activation], span: Nanos) -> Option<Self> {
         let gap = |pair: &[Activation]| match pair {
@@ -99,8 +99,8 @@ impl ActivationPattern {
     }
 }
 
-/// Proposes a class for a router that did this in `span`. `used` is all processor time that it
-/// used, also outside of whole activations: one that never waits has none.
+/// Proposes a class for a router from its activations within `span`. `used` is all processor time
+/// that it used, also outside of whole activations, since a router that never waits has none.
 #[must_use]
 pub fn advise(activations: &[Activation], used: Nanos, span: Nanos) -> ClassAdvice {
     let (count, used) = (activations.len() as u64, CpuShare::of_floor(used, span));
@@ -118,7 +118,8 @@ pub fn advise(activations: &[Activation], used: Nanos, span: Nanos) -> ClassAdvi
     let is_periodic = spread.saturating_mul(SPREAD_PARTS) <= median;
     let period = if is_periodic { pattern.gap_median } else { pattern.gap_short };
     let budget = pattern.work.as_nanos().saturating_mul(5) / 4;
-    // A budget that the gap cannot hold is had over a longer period: several activations share it.
+    // If the budget exceeds half of the gap, the period is made longer: several activations share
+    // its budget.
     let period = rounded(period.max(Nanos::new(budget.saturating_mul(2))).max(PERIOD_MIN));
     // Activations that share a budget need what they use together, and a quarter more.
     let used = u64::from(pattern.used.as_ppm()) * 5 / 4;
@@ -174,7 +175,7 @@ fn at_percent(sorted: &[Nanos], percent: usize) -> Option<Nanos> {
 
 /// Rounds a period to tenths of a millisecond, which a person would write.
 fn rounded(period: Nanos) -> Nanos {
-    let tenths = (period.as_nanos() + TENTH_MS / 2) / TENTH_MS;
+    let tenths = period.as_nanos().saturating_add(TENTH_MS / 2) / TENTH_MS;
     Nanos::new(tenths.max(1) * TENTH_MS)
 }
 
@@ -190,9 +191,10 @@ const BUSY: CpuShare = CpuShare::from_percent(80);
 const BUSY_FEW: CpuShare = CpuShare::from_percent(10);
 /// Fewer activations show no pattern.
 const ACTIVATIONS_MIN: u64 = 20;
-/// The spread of a periodic router's gaps is at most a fifth of their median on either side.
+/// The spread of a periodic router's gaps, from the tenth to the ninetieth percentile, is at most
+/// their median divided by this.
 const SPREAD_PARTS: u64 = 2;
-/// A shorter period costs more turns of the processor than it is worth.
+/// A shorter period costs more context switches than it is worth.
 const PERIOD_MIN: Nanos = Nanos::from_micros(500);
 const TENTH_MS: u64 = 100_000;
 
@@ -200,7 +202,8 @@ const TENTH_MS: u64 = 100_000;
 mod tests {
     use super::*;
 
-    /// Activations with these gaps, in microseconds, each with its work.
+    /// Returns activations with these gaps, each with its work, both in microseconds, and their
+    /// span.
     fn watched(gaps_and_work: impl Iterator<Item = (u64, u64)>) -> (Vec<Activation>, Nanos) {
         let mut now = Instant::from_nanos(1_000_000_000);
         let start = now;
@@ -212,7 +215,7 @@ mod tests {
         (seen, now.saturating_since(start))
     }
 
-    /// The advice for a router that works in these activations alone.
+    /// Returns the advice for a router that works only in these activations.
     fn advised(seen: &[Activation], span: Nanos) -> ClassAdvice {
         let used = seen.iter().fold(Nanos::ZERO, |sum, one| sum.saturating_add(one.work));
         advise(seen, used, span)
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_sender_on_a_clock_is_periodic() {
-        // Every 10 ms, up to 300 µs late, 1 ms of work.
+        // Every 10 ms, 150 µs more or less, 1 ms of work.
         let (seen, span) = watched((0..300).map(|n| (10_000 + n % 7 * 50 - 150, 1000)));
         let advice = advised(&seen, span);
         let ClassAdvice::Periodic { period, cpu, .. } = advice else { panic!("{advice}") };
@@ -262,7 +265,7 @@ mod tests {
         let second = Nanos::from_secs(1);
         assert_eq!(advise(&[], Nanos::ZERO, second), ClassAdvice::TooFew { activations: 0 });
         assert_eq!(advise(&[], Nanos::ZERO, Nanos::ZERO), ClassAdvice::TooFew { activations: 0 });
-        // It shares its processor, and never waits.
+        // A router that shares its processor and never waits.
         let used = CpuShare::from_percent(40);
         let advice = advise(&[], used.time_in_floor(second), second);
         assert_eq!(advice, ClassAdvice::Normal { used });
