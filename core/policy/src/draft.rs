@@ -103,13 +103,14 @@ impl Draft {
         Ok((Self::read(text), policy))
     }
 
-    /// The document of a policy, every default written out.
+    /// Returns the document of a policy, every default written out.
     #[must_use]
     pub fn of(policy: &Policy) -> Self {
         Self::read(&policy.to_toml())
     }
 
-    /// The tree of a text that [`parse`] accepts; of any other, what has the form of a document.
+    /// Returns the tree of a text. Of a text that [`parse`] does not accept, it holds the parts
+    /// that have the form of a document.
     fn read(text: &str) -> Self {
         count::parsed();
         let mut root: Table = toml::from_str(text).unwrap_or_default();
@@ -141,7 +142,7 @@ impl Draft {
             (Some(items), key) => {
                 let item =
                     items.get_mut(&place.name).ok_or_else(|| EditError::Missing(place.clone()))?;
-                if key == "name" {
+                if key == "name" || key.starts_with("name.") {
                     return Err(form("identifies the item and cannot be changed"));
                 }
                 (put(item, key, after), None)
@@ -151,7 +152,7 @@ impl Draft {
         Ok(Edit { place: place.clone(), before, after: edit.after.clone(), index })
     }
 
-    /// The document's text.
+    /// Returns the document's text.
     #[must_use]
     pub fn text(&self) -> String {
         count::serialised();
@@ -176,7 +177,7 @@ impl Draft {
         parse_as_far(&text).map(|policy| (text, policy))
     }
 
-    /// The value at a place, as the document writes it.
+    /// Returns the value at a place, as the document writes it.
     #[must_use]
     pub fn value(&self, place: &KeyPath) -> Option<Value> {
         let top = match self.items(&place.table) {
@@ -192,8 +193,8 @@ impl Draft {
         segments.try_fold(top, |at, segment| at.get(segment)).cloned().map(from_toml)
     }
 
-    /// The edits that lead from here to `other`: items that go, last first; items that come; then
-    /// values.
+    /// Returns the edits that lead from here to `other`: items that go, last first; items that
+    /// come; then values.
     #[must_use]
     pub fn edits_to(&self, other: &Self) -> Vec<Edit> {
         let mut edits = Vec::new();
@@ -342,8 +343,8 @@ impl Edit {
         Self { place, before: None, after: None, index: None }
     }
 
-    /// The order in which edits can be made: items that go, last first and what refers to others
-    /// before it; items that come, the other way round; then values.
+    /// Returns the order in which edits can be made: items that go, the last first, and an item
+    /// before those that it refers to; items that come, the other way round; then values.
     #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
         let step = |edit: &Self| match (edit.place.key.is_empty(), &edit.after) {
@@ -359,7 +360,7 @@ impl Edit {
         })
     }
 
-    /// The edit that takes this one back.
+    /// Returns the edit that undoes this one.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self {
@@ -396,7 +397,8 @@ impl fmt::Display for EditError {
 
 impl core::error::Error for EditError {}
 
-/// The table's position in the order of reference: slices come before the vifs that name them.
+/// Returns the table's position in the order of reference: slices come before the vifs that name
+/// them.
 fn rank(edit: &Edit) -> usize {
     TABLES.iter().position(|table| *table == edit.place.table).unwrap_or(0)
 }
@@ -420,7 +422,7 @@ fn put(table: &mut Table, key: &str, value: Option<Toml>) -> Option<Toml> {
     before
 }
 
-/// The leaves in which two tables differ. A list counts as one value.
+/// Adds the leaves in which two tables differ. A list counts as one value.
 fn differences(place: &KeyPath, old: &Table, new: &Table, edits: &mut Vec<Edit>) {
     let added = new.keys().filter(|key| !old.contains_key(*key));
     for key in old.keys().chain(added) {

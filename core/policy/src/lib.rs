@@ -127,6 +127,6 @@ pub use report::Report;
 pub use rule::{BridgeDevice, ExpandedPolicy};
 pub use schema::schema;
 pub use share::{Codel, Direction, Queue, QueueKind, Share, SmoothWindow};
-pub use unheld::{HeldKeys, Unheld};
+pub use unheld::{HeldKeys, Unheld, WRR_CATCH_UP};
 pub use xtc::{ActuatorKind, ControllerKind, Interface, RouterModel, RouterXtc, Xtc, XtcState};
 pub use xtc_check::set_point_faults;

@@ -47,7 +47,7 @@ pub struct HeldKeys {
 }
 
 impl SchedulerKind {
-    /// The parts that the scheduler holds.
+    /// Returns the parts that the scheduler holds.
     #[must_use]
     pub const fn holds(self) -> HeldKeys {
         let (priority, min_rate) = match self {
@@ -85,8 +85,8 @@ struct PortMembers<'a> {
 }
 
 impl Policy {
-    /// The keys that are asked for and not held: one entry for each port and key. Empty where every
-    /// port has `hfsc` and no cycle.
+    /// Returns the keys that are asked for and not held: one entry for each port and key. Empty
+    /// where every port has `hfsc` and no cycle.
     #[must_use]
     pub fn unheld(&self) -> Vec<Unheld> {
         let mut list = Vec::new();
@@ -137,12 +137,12 @@ impl<'a> PortMembers<'a> {
         Self { port: &policy[port], members: vifs.chain(named).chain(routers).collect() }
     }
 
-    /// True if each slice has its phases in this direction.
+    /// Returns true if each slice has its phases in this direction.
     const fn in_phases(&self, way: Direction) -> bool {
         self.port.cycle.is_some() && matches!(way, Direction::Send)
     }
 
-    /// The entry for `priority`. In phases, that of a slice means nothing.
+    /// Returns the entry for `priority`. In phases, the priority of a slice means nothing.
     fn unheld_priority(&self, way: Direction) -> Option<Unheld> {
         let (held, in_phases) = (self.port.scheduler.holds(), self.in_phases(way));
         let is_held = |member: &PortMember<'_>| match member.item {
@@ -158,12 +158,13 @@ impl<'a> PortMembers<'a> {
         self.entry(key, |_| held.levels, |member| asks(member) && !is_held(member))
     }
 
-    /// The entry for `min_rate`. WRR holds that of a slice or router with one vif, by that vif's
-    /// class. Phases carry what is guaranteed to a slice, or the policy is refused.
+    /// Returns the entry for `min_rate`. WRR holds the `min_rate` of a slice or router with one
+    /// vif, by that vif's class. Phases carry what is guaranteed to a slice, or the policy is
+    /// refused.
     fn unheld_min_rate(&self, way: Direction) -> Option<Unheld> {
         let (held, in_phases) = (self.port.scheduler.holds(), self.in_phases(way));
         let by_class = |member: &PortMember<'_>| held.min_rate && member.vifs == 1;
-        let lost = |member: &PortMember<'_>| in_phases && member.closed > CATCH_UP;
+        let lost = |member: &PortMember<'_>| in_phases && member.closed > WRR_CATCH_UP;
         let is_held = |member: &PortMember<'_>| {
             held.levels
                 || (by_class(member) && !lost(member))
@@ -177,7 +178,7 @@ impl<'a> PortMembers<'a> {
         self.entry(key, by_class, |member| asks(member) && !is_held(member))
     }
 
-    /// The entry for `delay`. In phases a frame also waits while they are closed.
+    /// Returns the entry for `delay`. In phases a frame also waits while they are closed.
     fn unheld_delay(&self) -> Option<Unheld> {
         let has_bound = self.port.scheduler.holds().delay;
         let asks = |member: &PortMember<'_>| match member.item {
@@ -188,8 +189,8 @@ impl<'a> PortMembers<'a> {
         self.entry("delay", |_| has_bound, |member| asks(member) && !is_held(member))
     }
 
-    /// An entry, if there is a member whose key is not held. `alone_holds` tells whether the
-    /// scheduler would hold it on a port without a cycle; the first such member decides.
+    /// Returns an entry, if there is a member whose key is not held. `alone_holds` tells whether
+    /// the scheduler would hold it on a port without a cycle; the first such member decides.
     fn entry(
         &self,
         key: &'static str,
@@ -245,5 +246,5 @@ impl fmt::Display for Unheld {
     }
 }
 
-/// The longest time without a phase for which WRR makes up (`Minimums` of `weir-sched`).
-const CATCH_UP: Nanos = Nanos::from_millis(100);
+/// The longest time without a phase that WRR makes up for: `MINIMUM_CATCH_UP` of `weir-sched`.
+pub const WRR_CATCH_UP: Nanos = Nanos::from_millis(100);

@@ -57,6 +57,7 @@ pub use fifo::{ArrivalOrder, Fifo};
 pub use flat::Flat;
 pub use hfsc::Hfsc;
 pub use link_clock::LinkClock;
+pub use minimum::MINIMUM_CATCH_UP;
 pub use paced::Paced;
 pub use prefetch::PREFETCHES;
 pub use queue::{ClassQueues, Popped};

@@ -15,8 +15,8 @@ use crate::heap::MinHeap;
 #[derive(Clone, Debug)]
 pub(crate) struct Minimums {
     claims: Vec<Option<Claim>>,
-    /// By an instant at or before the true one: mended at the top. Holds inactive classes until
-    /// they get there.
+    /// By an instant at or before the true one, which is corrected at the top. Holds inactive
+    /// classes until they get there.
     due: MinHeap<Instant>,
 }
 
@@ -43,7 +43,10 @@ impl Minimums {
             Some(claim) if claim.clock.rate() == rate => return,
             Some(claim) => claim.clock.set_rate(rate),
             None if rate.is_zero() => return,
-            slot => *slot = Some(Claim { clock: LinkClock::new(rate, CATCH_UP), listed: false }),
+            slot => {
+                let clock = LinkClock::new(rate, MINIMUM_CATCH_UP);
+                *slot = Some(Claim { clock, listed: false });
+            }
         }
         if active {
             self.activate(Instant::ZERO, class);
@@ -71,7 +74,7 @@ impl Minimums {
             return;
         }
         // Beyond the minimum. Due times never move back, which the heap relies on.
-        let mut beyond = LinkClock::new(claim.clock.rate(), CATCH_UP);
+        let mut beyond = LinkClock::new(claim.clock.rate(), MINIMUM_CATCH_UP);
         beyond.idle_until(now);
         beyond.sent(now, bytes);
         if beyond.busy_until() > claim.clock.busy_until() {
@@ -79,7 +82,7 @@ impl Minimums {
         }
     }
 
-    /// The active class that is below its minimum for the longest time.
+    /// Returns the active class that is below its minimum for the longest time.
     #[inline]
     pub(crate) fn first_below(
         &mut self,
@@ -105,6 +108,6 @@ impl Minimums {
     }
 }
 
-/// Longest time that a class may wait behind others below their minimum and still get all that is
-/// due to it.
-const CATCH_UP: Nanos = Nanos::from_millis(100);
+/// The longest time that a class may wait behind others below their minimum and still get all that
+/// is due to it.
+pub const MINIMUM_CATCH_UP: Nanos = Nanos::from_millis(100);

@@ -114,3 +114,9 @@ fn what_phases_do_is_counted() {
     assert_eq!((counters.met, counters.missed), (2, 5));
     assert!(rig.switch.phase_counters(weir_policy::PortId(1)).is_none());
 }
+
+/// Goal: the policy calls a minimum unheld from where the scheduler no longer makes up for it.
+#[test]
+fn the_policy_knows_for_how_long_wrr_makes_up() {
+    assert_eq!(weir_policy::WRR_CATCH_UP, weir_sched::MINIMUM_CATCH_UP);
+}
