@@ -60,6 +60,8 @@ class Live {
     this.#stop = new AbortController();
     if (token !== this.#client.token) this.#forget();
     this.#client = new Client(token);
+    // A read that is under way is the old client's: its answer is dropped.
+    this.#record = { busy: false, again: false };
     this.trouble = "";
     this.known = token !== "";
     keepToken(TOKEN, token);
@@ -82,7 +84,6 @@ class Live {
     this.changes = [];
     this.model = new Model(ROWS);
     this.meter = new Meter();
-    this.#record = { busy: false, again: false };
   }
 
   /** Tries again now. */
@@ -163,7 +164,7 @@ class Live {
     const policy = await client.get<Policy>("/v1/policy");
     if (stop.aborted) return;
     this.caller = caller;
-    // A page of a thousand vifs is read once a second.
+    // With many vifs, the status is read once a second only.
     const interval = policy.vifs.length > VIFS_FAST ? 1000 : 100;
     const path = `/v1/events?interval_ms=${interval}`;
     for await (const { event, data } of client.events(path, stop, SILENCE_MS)) {
@@ -196,7 +197,7 @@ class Live {
 const TOKEN = "weir-token";
 /** A minute at ten a second. */
 const ROWS = 600;
-/** The number of changes that a person looks through. */
+/** The number of the newest changes that are shown. */
 const CHANGES = 20;
 /** The most vifs of which ten statuses a second are read. */
 const VIFS_FAST = 100;

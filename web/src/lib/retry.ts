@@ -9,8 +9,14 @@ export const retryDelay = (failures: number): number =>
 /** Waits that long, or until stopped. */
 export const pause = (ms: number, stop: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
-    const alarm = setTimeout(resolve, ms);
-    stop.addEventListener("abort", () => (clearTimeout(alarm), resolve()), { once: true });
+    const done = (): void => {
+      clearTimeout(alarm);
+      stop.removeEventListener("abort", done);
+      resolve();
+    };
+    const alarm = setTimeout(done, ms);
+    stop.addEventListener("abort", done);
+    if (stop.aborted) done();
   });
 
 const FIRST_MS = 250;
