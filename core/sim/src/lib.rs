@@ -92,7 +92,7 @@ pub use netback::{
 };
 pub use node::{FrameTap, SimNode};
 pub use observation::{Departure, Observation};
-pub use plane::{Abilities, Ability, DataPlane, VifTraffic};
+pub use plane::{Abilities, Ability, DataPlane};
 pub use pool::MemoryPool;
 pub use probe::{PROBE_BYTES, PROBE_TYPE, frame};
 pub use router_chain::RouterChain;

@@ -8,7 +8,7 @@ use weir_units::Instant;
 use crate::event::EventQueue;
 use crate::link::LinkTable;
 use crate::observation::Flight;
-use crate::plane::{Abilities, DataPlane, VifTraffic};
+use crate::plane::{Abilities, DataPlane};
 use crate::{MemoryPool, SimError, SimLink, probe};
 
 /// Sees each frame that leaves the switch: the interface, the instant, the bytes.
@@ -210,15 +210,6 @@ impl DataPlane for SimNode {
 
     fn apply(&mut self, policy: &Policy) -> Result<(), SimError> {
         Ok(self.switch.apply(self.now, policy, &mut self.pool)?)
-    }
-
-    fn counters(&mut self) -> Result<Vec<VifTraffic>, SimError> {
-        let traffic = |(id, vif): (VifId, &weir_policy::Vif)| VifTraffic {
-            vif: vif.name.clone(),
-            from_vif: self.vif_counters(id, Direction::Send).received,
-            to_vif: self.vif_counters(id, Direction::Receive).sent,
-        };
-        Ok(self.switch.policy().vifs().map(traffic).collect())
     }
 }
 

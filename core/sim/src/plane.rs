@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The interface of all data planes: they enforce a policy, count, and name what they lack.
+//! The interface of all data planes: they enforce a policy, and name what they lack.
 
 use std::fmt;
 
 use weir_policy::Policy;
-use weir_switch::Tally;
 
 /// An enforcer of a policy between vifs and ports: Weir's switch, the kernel's bridge, the
 /// simulator.
 pub trait DataPlane {
-    /// Error of a refused policy or of counters that cannot be read.
+    /// Error of a refused policy.
     type Error;
 
     /// Returns what the data plane has means for. Means for a limit are no proof that the limit
@@ -22,23 +21,6 @@ pub trait DataPlane {
     /// # Errors
     /// The policy is refused; then the one before stays in force.
     fn apply(&mut self, policy: &Policy) -> Result<(), Self::Error>;
-
-    /// Returns the traffic of each vif since the start, in the policy's order.
-    ///
-    /// # Errors
-    /// The counters cannot be read.
-    fn counters(&mut self) -> Result<Vec<VifTraffic>, Self::Error>;
-}
-
-/// The counters of a vif that every data plane has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VifTraffic {
-    /// The vif's name.
-    pub vif: String,
-    /// Frames from the vif to the data plane, those included that were dropped later.
-    pub from_vif: Tally,
-    /// Frames from the data plane to the vif.
-    pub to_vif: Tally,
 }
 
 /// Something that an experiment needs a data plane to have means for.

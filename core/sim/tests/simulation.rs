@@ -162,9 +162,6 @@ fn a_policy_changes_between_two_runs() {
     };
     assert!((49_000_000..=51_000_000).contains(&bits(&before, 0)), "{}", bits(&before, 0));
     assert!((9_500_000..=10_500_000).contains(&bits(&after, 0)), "{}", bits(&after, 0));
-    let counted = DataPlane::counters(&mut node).unwrap();
-    assert_eq!(counted[1].vif, "t1");
-    assert!(counted[0].from_vif.packets > 30_000 / 2);
 }
 
 const HOST: HostTimes = HostTimes {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The time that processors spend in soft interrupts, where the kernel does what a forwarder costs
-//! it. `/proc/stat` samples that time at the timer's tick, and is wrong by a factor beside a sender
-//! that works in step with it; here each soft interrupt is timed.
+//! The time that processors spend in soft interrupts, in which the kernel does a forwarder's work.
+//! `/proc/stat` samples that time at the timer's tick, and is wrong by a factor if a sender works
+//! in step with the tick; here each soft interrupt is timed.
 
 use std::time::Duration;
 
@@ -57,8 +57,13 @@ mod tests {
     /// Goal: the timer's soft interrupts are seen, and no more time than has passed.
     #[test]
     fn time_in_soft_interrupts_is_counted() {
-        // Only root may attach programs.
-        let Ok(meter) = SoftirqMeter::start() else { return };
+        let meter = match SoftirqMeter::start() {
+            Ok(meter) => meter,
+            // Only root may attach programs.
+            Err(error) => {
+                return println!("SKIPPED time_in_soft_interrupts_is_counted: {error}");
+            }
+        };
         let begun = std::time::Instant::now();
         while meter.total().unwrap().is_zero() {
             assert!(begun.elapsed() < Duration::from_secs(20), "no soft interrupt was seen");

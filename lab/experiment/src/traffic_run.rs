@@ -147,11 +147,13 @@ impl TrafficFlows<'_> {
                 }
             });
             let receive = |spec| {
-                let (stop, ready) = (&stop_receiving, ready.clone());
+                let (stop, mut ready) = (&stop_receiving, Some(ready.clone()));
                 // The first call says that packets are counted from now on. Later calls report
-                // progress, which is not needed.
+                // progress, which is not needed: they must not pass for another receiver's first.
                 let mut tell = move |_| {
-                    let _waited_for = ready.send(());
+                    if let Some(ready) = ready.take() {
+                        let _waited_for = ready.send(());
+                    }
                 };
                 scope.spawn(move || weir_traffic::receive(spec, stop, &mut tell))
             };
@@ -175,7 +177,7 @@ impl TrafficFlows<'_> {
             let ends = done.is_err() || self.length == UNTIL_DONE;
             stop_sending.fetch_or(ends, Ordering::Relaxed);
             let sent: Result<Vec<_>> = senders.into_iter().map(joined).collect();
-            // After an interrupt this sleep fails at once; its error is returned below.
+            // After a signal this sleep fails at once; the error is returned below.
             let status = clock::sleep(DRAIN).and_then(|()| node.map(drained).transpose());
             let end_ns = clock::monotonic_ns();
             stop_receiving.store(true, Ordering::Relaxed);

@@ -3,8 +3,10 @@
 //!
 //! A [`TrafficRun`] that is written for the wire runs here unchanged, if virtual time has all of
 //! its parts: the switch with a policy and its changes, or Xen's native back end; senders with a
-//! rate; the sink at the wire's end. A run with anything else (a kernel's bridge, TCP, shared
-//! processors) is refused, and the error names that part.
+//! rate; the sink at the wire's end. A run with a kernel's bridge, TCP, a sender without a rate or
+//! shared processors is refused, and the error names that part. Every stream goes to the wire and
+//! lasts for the whole run: its count, tag and destination are ignored, and so are changes of the
+//! policy where Xen's back end is in the middle.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,9 +42,9 @@ pub struct SimArm {
 /// The result of a run in virtual time.
 #[derive(Clone, Debug)]
 pub struct SimTrafficRecord {
-    /// The record, as of a run on the wire, but without the status of a node.
+    /// The record, as of a run on the wire, but without the senders' counts and a node's status.
     pub record: TrafficRecord,
-    /// Frames that left the switch by the uplink.
+    /// Frames that left the switch by the uplink, or that Xen's back end served.
     pub scheduled: u64,
     /// A remark on its capture.
     pub note: Option<String>,
@@ -214,7 +216,7 @@ impl TrafficRun {
         Ok((scheduled, capture.map(SimCapture::write).transpose()?.flatten()))
     }
 
-    /// Returns the frames that domain 0 served.
+    /// Returns the frames that domain 0 served, those included that the card's full queue dropped.
     fn through_netback(
         &self,
         rates: &[Option<BitRate>],
@@ -223,6 +225,9 @@ impl TrafficRun {
         (arm, run): (&SimArm, &SimRun<'_>),
     ) -> Result<u64> {
         let absent = |what: &str| missing(run.part, what);
+        if !self.changes.is_empty() {
+            return Err(absent("changes of the policy at Xen's back end, which has none"));
+        }
         if arm.captures.is_some() {
             return Err(absent("a capture at Xen's back end, whose frames have lengths alone"));
         }
@@ -272,6 +277,9 @@ impl TrafficRun {
                 let place = sender.run.netns.as_deref().unwrap_or_default();
                 let tenant = self.tenant_in(place)?;
                 let rate = udp.rate.ok_or("a sender without a rate")?;
+                if let Some(count) = udp.count {
+                    return Err(counted(count));
+                }
                 let sizes = udp.sizes.clone();
                 Ok(vec![SimStream { number: udp.stream, tenant, rate, sizes, at }])
             }
@@ -280,6 +288,12 @@ impl TrafficRun {
                     let place = one.netns.as_deref().unwrap_or_default();
                     let tenant = self.tenant_in(place)?;
                     let rate = one.rate.ok_or("a sender without a rate")?;
+                    if let Some(count) = one.count {
+                        return Err(counted(count));
+                    }
+                    if one.vlan.is_some() || one.pih.is_some() {
+                        return Err(format!("stream {} with vlan or pih", one.stream));
+                    }
                     let (number, sizes) = (one.stream, one.sizes.clone());
                     Ok(SimStream { number, tenant, rate, sizes, at })
                 };
@@ -294,6 +308,11 @@ impl TrafficRun {
         let tenant = self.star.tenants.iter().position(named);
         tenant.ok_or_else(|| format!("a sender at {place:?}, which is no tenant"))
     }
+}
+
+/// What is missing for a sender that ends after so many packets.
+fn counted(packets: u64) -> String {
+    format!("count = {packets}: a sender that ends before the run")
 }
 
 /// A stream from a tenant to the wire.

@@ -53,13 +53,13 @@ pub(crate) struct Send {
     #[arg(long, conflicts_with = "pps")]
     rate: Option<BitRate>,
     /// Packets a second
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tcp")]
     pps: Option<PacketRate>,
     /// Frame size in bytes, without FCS
-    #[arg(long, default_value_t = 1500)]
+    #[arg(long, default_value_t = 1500, conflicts_with = "tcp")]
     size: u16,
     /// Packets to send
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tcp")]
     count: Option<u64>,
     #[command(flatten)]
     run: Run,

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The data planes that the suite runs on.
 
-use weir_experiment::{
-    ExperimentError, Forwarder, LinkCounters, Result, StarTopology, Testbed, UPLINK,
-};
+use weir_experiment::{ExperimentError, Forwarder, Result, StarTopology, Testbed, UPLINK};
 use weir_platform::run::Command;
 use weir_policy::{Dataplane, Policy, Share, Vif};
-use weir_sim::{Abilities, Ability, DataPlane, VifTraffic};
-use weir_switch::Tally;
+use weir_sim::{Abilities, Ability, DataPlane};
 use weir_units::BitRate;
 
 use super::wire::{StartPlane, StartedPlane};
@@ -29,7 +26,7 @@ pub struct Plane {
 pub(super) enum PlaneKind {
     /// Between namespaces, in real time.
     Wire(StartPlane),
-    /// There, with a BPF file system for what outlives a process.
+    /// Between namespaces, in real time, with a BPF file system for what outlives a process.
     Kernel(StartPlane),
     /// Between simulated senders and sinks, in virtual time.
     VirtualTime,
@@ -78,7 +75,7 @@ pub const KERNEL_HFSC: Plane = Plane {
 const KERNEL_ABILITIES: Abilities =
     Abilities::all_but(&[(Ability::Delay, "an HTB class has no delay bound; HFSC has one")]);
 
-/// Starts a node on the host's bridge whose tree has to be of that kind.
+/// Starts a node on the host's bridge, and fails unless its tree is of that kind.
 fn bridge_plane<'r>(
     rig: &'r mut Testbed,
     policy: &Policy,
@@ -95,7 +92,7 @@ fn bridge_plane<'r>(
     Ok((started.rig, Box::new(started)))
 }
 
-/// The policy for the host's bridge.
+/// Returns the policy with the host's bridge as its data plane.
 fn for_kernel(policy: &Policy) -> Policy {
     let mut policy = policy.clone();
     policy.node.dataplane = Dataplane::Kernel;
@@ -171,15 +168,6 @@ impl DataPlane for WireSwitch<'_> {
     fn apply(&mut self, policy: &Policy) -> Result {
         self.rig.running()?.reload(&(self.form)(policy))
     }
-
-    fn counters(&mut self) -> Result<Vec<VifTraffic>> {
-        let traffic = self.rig.running()?.status()?.vifs.into_iter().map(|vif| {
-            let [from_vif, to_vif] = [vif.send.received, vif.receive.sent]
-                .map(|seen| Tally { packets: seen.packets, bytes: seen.bytes });
-            VifTraffic { vif: vif.name, from_vif, to_vif }
-        });
-        Ok(traffic.collect())
-    }
 }
 
 /// The kernel's bridge with a queueing discipline at the uplink.
@@ -209,19 +197,6 @@ impl DataPlane for KernelBridge<'_> {
 
     fn apply(&mut self, policy: &Policy) -> Result {
         self.classes.map_or(Ok(()), |classes| tc(self.rig, classes(policy, "change")))
-    }
-
-    fn counters(&mut self) -> Result<Vec<VifTraffic>> {
-        let links = self.rig.link_counters("sw")?;
-        let tenants = &self.rig.star().tenants;
-        let own = links.into_iter().filter(|link| tenants.contains(&link.name));
-        let tally = |[packets, bytes]: [u64; 2]| Tally { packets, bytes };
-        let traffic = own.map(|LinkCounters { name, received, sent }| VifTraffic {
-            vif: name,
-            from_vif: tally(received),
-            to_vif: tally(sent),
-        });
-        Ok(traffic.collect())
     }
 }
 
@@ -284,7 +259,7 @@ fn classes(
 }
 
 /// Writes the curves of a class: guarantee and delay, share of what is left, limit. A change keeps
-/// a curve that it leaves out, so each is written always.
+/// a curve that it leaves out, so every curve is always written.
 fn hfsc_terms(vif: &Vif, link: BitRate) -> String {
     let share = &vif.send;
     let most = share.rate.unwrap_or(link).as_bps().min(link.as_bps());
@@ -322,7 +297,7 @@ const OTHERS_CLASS: u16 = 0xffff;
 /// The packets that wait in a class, as many as at a device by default (`txqueuelen`).
 const QUEUE: u32 = 1000;
 
-/// The rate of a class without a minimum: HTB has none without a rate.
+/// The rate of a class without a minimum: every HTB class needs a rate.
 const LEAST_RATE_BPS: u64 = 8_000;
 
 /// The least rate of a curve: a byte a second.
@@ -331,8 +306,8 @@ const HFSC_LEAST_BPS: u64 = 8;
 /// The share of priority 1 in HFSC; only ratios matter.
 const SHARE_BPS: u64 = 100_000;
 
-/// The quantum of priority 1, a frame of the suite. The kernel warns below its MTU and above
-/// 200 000.
+/// The quantum of priority 1: a frame of the suite. At most 200 000, the greatest quantum that the
+/// kernel chooses itself.
 const QUANTUM_BYTES: u64 = 1_514;
 const QUANTUM_MAX: u64 = 200_000;
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The figures of a text: made alone, all of them, or shown on a page.
+//! The figures of a paper: one or all of them are made, or shown on a page.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_experiment::{ExperimentError, Recording, product};
 use weir_platform::failure::{Failure, UsageError};
 use weir_result::ResultFile;
 use weir_suites::sim::SimFigure;
 
-use crate::output::{Output, origin};
+use crate::output::Output;
 use crate::run_on::RunOn;
 use crate::sim_options::SimOptions;
 
-/// Makes one figure after the other, so that one that cannot be made does not hide the others.
+/// Makes one figure after the other. One that fails does not keep the others from being made.
 pub(super) fn make_all(
     figures: &[(&'static str, Duration)],
     make: impl FnMut(&'static str) -> Result<ExitCode, Failure>,
@@ -23,7 +23,7 @@ pub(super) fn make_all(
     make_each(figures.iter().map(|(figure, _)| *figure), make)
 }
 
-/// Makes figures one after the other, and returns the worst status.
+/// Makes figures one after the other. Returns success only if all of them return it.
 pub(super) fn make_each(
     figures: impl IntoIterator<Item = &'static str>,
     mut make: impl FnMut(&'static str) -> Result<ExitCode, Failure>,
@@ -48,17 +48,12 @@ pub(super) fn record(
     output: &Output,
     measure: impl FnOnce(&mut Recording<'_>) -> Result<(), ExperimentError>,
 ) -> Result<ResultFile, Failure> {
-    let started = Instant::now();
-    let mut say = Output::say;
     product::path()?;
-    let mut recording = Recording::new(ResultFile::new(origin()), output.quick, &mut say);
-    measure(&mut recording)?;
-    let mut result = recording.result;
-    result.set_duration_s(started.elapsed().as_secs_f64());
+    let (result, ()) = output.measure(|recording| Ok(measure(recording)?))?;
     Ok(result)
 }
 
-/// Makes a figure of a text in virtual time, or all that can be made there.
+/// Makes a figure of a paper in virtual time, or all that can be made there.
 pub(super) fn simulate(
     text: &str,
     wanted: &str,
@@ -111,8 +106,8 @@ pub(super) fn not_simulated(
     UsageError(format!("{text} {wanted}: not in virtual time, which has {known}")).into()
 }
 
-/// Reads the results of these figures, each of which names its folder, and reports those that were
-/// not made. Quick ones are for a quick report alone.
+/// Reads the results of these figures, each given with its folder, and reports those that were not
+/// made. Fails if a result is of a quick run, but the report is not.
 pub(super) fn results(
     output: &Output,
     figures: impl IntoIterator<Item = (&'static str, String)>,
@@ -140,7 +135,7 @@ pub(super) fn results(
     Ok(made)
 }
 
-/// Says that there is no figure (or experiment: `kind`) of that name.
+/// Returns the message that there is no figure or experiment (`kind`) of that name.
 pub(super) fn unknown<'n>(
     kind: &str,
     name: &str,
@@ -163,7 +158,7 @@ fn is_interruption(failure: &Failure) -> bool {
     matches!(failure.downcast_ref::<ExperimentError>(), Some(ExperimentError::Interrupted))
 }
 
-/// The text whose figures have frames in virtual time.
+/// The command whose figures have frames in virtual time.
 pub(super) const WITH_FRAMES: &str = "reproduce netback";
 
 /// The words that stand for all figures, and for their page.
