@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Benches, their result files, and what is kept of them.
 //!
-//! A number of yesterday, or of another machine, is no measure: `--against REV` builds the merge
-//! base with REV beside this tree and runs both in turn. What is to be read by people is kept
-//! (`--keep`: a line in `docs/performance.jsonl`) and written into a page (`--document`); the crate
-//! `weir-bench` knows both.
+//! A number from yesterday, or from another machine, cannot be compared with: `--against REV`
+//! builds the merge base with REV beside this tree and runs both in turn. Figures for readers are
+//! kept (`--keep`: a line in `docs/performance.jsonl`) and written into a page (`--document`); the
+//! crate `weir-bench` does both.
 
 mod against;
 pub(crate) mod instructions;
@@ -27,9 +27,9 @@ pub(crate) struct Call {
     keep: bool,
     document: bool,
     against: Option<String>,
-    /// All, if none is named.
+    /// The benches to run; all if empty.
     names: Vec<String>,
-    /// For the benches themselves.
+    /// Arguments that are passed on to the benches.
     arguments: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Call {
     /// Reads `[NAME..] [--keep] [--document] [--against REV] [-- ARGUMENTS]`.
     ///
     /// # Errors
-    /// A word that is none of these, a name that is not known, a pair that contradicts itself.
+    /// An unknown option or name, or two options that contradict each other.
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         let mut call = Self::default();
         let mut words = words.iter();
@@ -93,7 +93,8 @@ impl Call {
     /// Measures, keeps, compares or writes the page.
     ///
     /// # Errors
-    /// Runs the benches. A bench that breaks its own bound fails the call after all others ran.
+    /// A bench failed, for example because it broke its own bound; all others ran nevertheless. Or
+    /// a build, the comparison or the page failed.
     pub(crate) fn run(&self) -> Result<(), String> {
         if self.help {
             print!("{}", known::help());
@@ -110,7 +111,7 @@ impl Call {
 
     fn measure(&self) -> Result<(), String> {
         let here = Path::new(".");
-        // Said now, not after an hour.
+        // Fail now, not after an hour.
         let commit = commit(here)?;
         if self.keep && commit.ends_with("-dirty") {
             let text = "bench: --keep keeps what a commit measures: commit or stash the changes";
@@ -123,7 +124,7 @@ impl Call {
         let mut failed = Vec::new();
         for bench in chosen {
             let out = PathBuf::from("out/bench").join(bench.name).join("result.json");
-            // What is kept is of this run, also where a bound is missed.
+            // Remove an earlier result, so that only this run is kept, even if a bound is missed.
             let _older = std::fs::remove_file(&out);
             if let Err(message) = bench.run(here, &self.arguments, &out) {
                 eprintln!("{message}");
@@ -152,7 +153,7 @@ impl KnownBench {
         }
     }
 
-    /// Runs it in the tree at `top`, and makes a result file of what it prints.
+    /// Runs it in the tree at `top` (a row in this tree), and makes a result file of its output.
     fn run(&self, top: &Path, arguments: &[String], out: &Path) -> Result<(), String> {
         let package = match self.kind {
             BenchKind::Row(row) => return run_row(row, arguments, out),
@@ -177,13 +178,14 @@ impl KnownBench {
     }
 }
 
-/// A row that does not hold was measured nevertheless.
+/// Runs a row of `weir-lab verify netback`. A row that does not hold is no failure, since it was
+/// measured.
 fn run_row(row: u32, arguments: &[String], out: &Path) -> Result<(), String> {
     let mut command = Command::new(tools::lab_path());
     command.args(["verify", "netback", "--row", &row.to_string(), "--out"]);
     command.arg(out.parent().unwrap_or(out)).args(arguments);
     command::show(&command);
-    let status = command.status().map_err(|error| format!("weir: {error}"))?;
+    let status = command.status().map_err(|error| format!("weir-lab: {error}"))?;
     match status.code() {
         Some(0 | NOT_HELD) => Ok(()),
         _ => Err(format!("weir-lab verify netback --row {row}: {status}")),
@@ -195,7 +197,7 @@ pub(crate) fn check_page() -> Result<(), String> {
     weir_bench(&["check", LINES, PAGE, README])
 }
 
-/// Runs the program that knows results, kept lines and the page.
+/// Runs `weir-bench`, which handles results, kept lines and the page.
 fn weir_bench(words: &[&str]) -> Result<(), String> {
     run(bench_tool().args(words))
 }

@@ -2,8 +2,8 @@
 //! A Debian package of what is in this tree: `target/debian/weir_VERSION_ARCHITECTURE.deb`.
 //!
 //! A tree and a compiler always give the same file, byte for byte: names are in order, owners are
-//! root, times are `SOURCE_DATE_EPOCH` or the commit's. `packaging/debian` has what Debian asks
-//! for; manual pages and completions are the program's own.
+//! root, times are `SOURCE_DATE_EPOCH` or the commit's. `packaging/debian` has the files that
+//! Debian asks for; `weir` itself writes manual pages and completions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::command::{output, run};
 use crate::tools::{broker_path, build as build_programs, cni_path, weir_path};
 
-/// Builds the program for release and packs it.
+/// Builds the programs for release and packs them.
 pub(crate) fn build(arguments: &[String]) -> Result<(), String> {
     let target = match arguments {
         [] => PathBuf::from("target/debian"),
@@ -44,7 +44,7 @@ struct PackageTree {
 }
 
 impl PackageTree {
-    /// An empty one.
+    /// Makes an empty tree.
     fn new(root: PathBuf) -> Result<Self, String> {
         if root.exists() {
             fs::remove_dir_all(&root).map_err(|error| named(&root, &error))?;
@@ -57,7 +57,7 @@ impl PackageTree {
     fn folder(&self, path: &str) -> Result<PathBuf, String> {
         let whole = self.root.join(path);
         fs::create_dir_all(&whole).map_err(|error| named(&whole, &error))?;
-        // Independent of the builder's umask.
+        // Set modes explicitly, so that they do not depend on the builder's umask.
         for folder in whole.ancestors().take_while(|folder| folder.starts_with(&self.root)) {
             set_mode(folder, 0o755)?;
         }
@@ -83,7 +83,7 @@ impl PackageTree {
         set_mode(&self.root.join(format!("{path}.gz")), 0o644)
     }
 
-    /// All files but those of the package itself, with their paths, in order.
+    /// Returns the paths of all files but those in `DEBIAN`, in order.
     fn files(&self) -> Result<Vec<String>, String> {
         let mut files = Vec::new();
         let mut folders = vec![self.root.clone()];
@@ -107,8 +107,7 @@ impl PackageTree {
 }
 
 fn program(tree: &PackageTree) -> Result<(), String> {
-    let programs =
-        [(PROGRAM, weir_path()), (BROKER, broker_path()), ("usr/lib/cni/weir-cni", cni_path())];
+    let programs = [(PROGRAM, weir_path()), (BROKER, broker_path()), (CNI, cni_path())];
     for (path, built) in programs {
         tree.put(path, 0o755, &read(&built)?)?;
         let file = tree.root.join(path);
@@ -118,7 +117,7 @@ fn program(tree: &PackageTree) -> Result<(), String> {
     Ok(())
 }
 
-/// Manual pages, completions, what a reader needs beside them.
+/// Puts in manual pages, completions, the documents and what `packaging` has for operators.
 fn documents(tree: &PackageTree) -> Result<(), String> {
     let pages = tree.root.with_file_name("man");
     run(Command::new(weir_path()).arg("man").arg(&pages))?;
@@ -140,7 +139,7 @@ fn documents(tree: &PackageTree) -> Result<(), String> {
     }
     tree.zip("usr/share/doc/weir/NEWS", &read(Path::new("CHANGELOG.md"))?)?;
     tree.zip("usr/share/doc/weir/changelog", changelog()?.as_bytes())?;
-    // Alert rules, dashboards, what a hypervisor calls and what widens the unit.
+    // Alert rules, dashboards, hooks for hypervisors and additions to the unit.
     let kinds = [("prometheus", 0o644), ("grafana", 0o644), ("hooks", 0o755), ("systemd", 0o644)];
     for (kind, mode) in kinds {
         for (name, text) in folder_of(&Path::new("packaging").join(kind))? {
@@ -150,8 +149,8 @@ fn documents(tree: &PackageTree) -> Result<(), String> {
     Ok(())
 }
 
-/// All pages, since they lead to each other; not the pictures. Those of the root stand beside the
-/// others, and links follow.
+/// Puts in all pages, since they link to each other, but no pictures. Pages of the repository's
+/// root move beside the others, and links are rewritten accordingly.
 fn put_pages(tree: &PackageTree) -> Result<(), String> {
     let put = |page: &str, text: &str| {
         tree.put(&format!("usr/share/doc/weir/{page}"), 0o644, text.as_bytes())
@@ -173,7 +172,7 @@ fn put_pages(tree: &PackageTree) -> Result<(), String> {
     }
     for page in ["README.md", "PROMISES.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md"] {
         let text = read(Path::new(page))?;
-        // `docs/README.md` has that name there.
+        // `docs/README.md` already has that name there.
         let name = if page == "README.md" { "WEIR.md" } else { page };
         put(name, &String::from_utf8_lossy(&text).replace("](docs/", "]("))?;
     }
@@ -202,7 +201,7 @@ fn control(
         let sum = output(Command::new("md5sum").arg(&path))?;
         let sum = sum.split_whitespace().next().unwrap_or_default();
         sums += &format!("{sum}  {file}\n");
-        // As Debian's own tools count.
+        // Debian's own tools count in the same way.
         kib += fs::metadata(&path).map_err(|error| named(&path, &error))?.len().div_ceil(1024);
     }
     let depends = depends(tree, target)?;
@@ -226,9 +225,9 @@ fn control(
     Ok(())
 }
 
-/// The packages of the libraries that the programs are linked with.
+/// Returns the packages of the libraries that the programs are linked with.
 fn depends(tree: &PackageTree, target: &Path) -> Result<String, String> {
-    // The tool wants to be in a source package.
+    // The tool expects to run in a source package.
     let place = target.join("shlibs");
     let folder = place.join("debian");
     fs::create_dir_all(&folder).map_err(|error| named(&folder, &error))?;
@@ -237,7 +236,7 @@ fn depends(tree: &PackageTree, target: &Path) -> Result<String, String> {
         .map_err(|error| named(&stub, &error))?;
     let mut find = Command::new("dpkg-shlibdeps");
     find.arg("-O").current_dir(&place);
-    for path in [PROGRAM, BROKER] {
+    for path in [PROGRAM, BROKER, CNI] {
         let program = fs::canonicalize(tree.root.join(path));
         find.arg("-e").arg(program.map_err(|error| named(&tree.root, &error))?);
     }
@@ -246,7 +245,7 @@ fn depends(tree: &PackageTree, target: &Path) -> Result<String, String> {
     line.map(ToOwned::to_owned).ok_or_else(|| format!("dpkg-shlibdeps says no libraries: {found}"))
 }
 
-/// Debian's form of a changelog; what changed is in NEWS.
+/// Returns a changelog in Debian's form, which refers to NEWS.
 fn changelog() -> Result<String, String> {
     let date = output(Command::new("date").args(["-u", "-R", "-d", &format!("@{}", epoch()?)]))?;
     let maintainer = String::from_utf8_lossy(&read(Path::new("packaging/debian/control"))?)
@@ -260,7 +259,7 @@ fn changelog() -> Result<String, String> {
     ))
 }
 
-/// Errors of lintian, where it is there, are ours.
+/// Runs lintian if it is installed. Its errors fail the build.
 fn check(file: &Path) -> Result<(), String> {
     if Command::new("lintian").arg("--version").output().is_err() {
         println!("SKIPPED lintian: not installed");
@@ -269,8 +268,8 @@ fn check(file: &Path) -> Result<(), String> {
     run(Command::new("lintian").args(["--fail-on", "error", "--allow-root"]).arg(file))
 }
 
-/// Returns the version of the workspace as Debian writes it: one in development, `-dev`, sorts
-/// before its release by a tilde.
+/// Returns the version of the workspace as Debian writes it: `~` instead of `-`, so that a version
+/// in development (`-dev`) sorts before its release.
 fn version() -> Result<String, String> {
     let manifest = String::from_utf8_lossy(&read(Path::new("Cargo.toml"))?).into_owned();
     let mut lines = manifest.lines().skip_while(|line| *line != "[workspace.package]");
@@ -279,7 +278,7 @@ fn version() -> Result<String, String> {
         .ok_or_else(|| "Cargo.toml: [workspace.package] has no version".to_owned())
 }
 
-/// Seconds since 1970 that files are said to be of.
+/// Returns the time that all files get, in seconds since 1970.
 fn epoch() -> Result<String, String> {
     if let Ok(given) = std::env::var("SOURCE_DATE_EPOCH") {
         return Ok(given);
@@ -287,7 +286,7 @@ fn epoch() -> Result<String, String> {
     Ok(output(Command::new("git").args(["log", "-1", "--format=%ct"]))?.trim().to_owned())
 }
 
-/// Names and contents of a folder's files, in order.
+/// Returns the names and contents of a folder's files, in order.
 fn folder_of(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
@@ -315,3 +314,4 @@ fn named(path: &Path, error: &std::io::Error) -> String {
 
 const PROGRAM: &str = "usr/bin/weir";
 const BROKER: &str = "usr/bin/weir-broker";
+const CNI: &str = "usr/lib/cni/weir-cni";
