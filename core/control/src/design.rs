@@ -170,13 +170,13 @@ impl Poles {
         radius(self.sum, self.product)
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of both poles.
     #[must_use]
     pub const fn sum(self) -> f64 {
         self.sum
     }
 
-    /// Returns the product of both.
+    /// Returns the product of both poles.
     #[must_use]
     pub const fn product(self) -> f64 {
         self.product

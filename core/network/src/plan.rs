@@ -164,7 +164,7 @@ impl ConnectionTunnels {
 }
 
 /// Returns the nanoseconds for which packets are held so that none on the new path overtakes one on
-/// the old path: the difference of the delays and [`HOLD_MARGIN`], at most [`HOLD_MAX`]. It is 0 if
+/// the old path: the difference of the delays plus [`HOLD_MARGIN`], at most [`HOLD_MAX`]. It is 0 if
 /// a link of the old path is down, since nothing is under way there.
 fn hold(topology: &NetworkTopology, old: &RoutedPath, new: &RoutedPath) -> u64 {
     let is_up = |id: &ArcId| topology.arc(*id).is_some_and(|arc| arc.is_up);
@@ -284,9 +284,9 @@ mod tests {
         assert_eq!(plan.steps[1].wait, 25);
     }
 
-    /// Goal: packets are held for the difference of the delays and the margin until the old path is
-    /// empty; onto a path that is longer by more than the margin, or off one that failed, they are
-    /// not.
+    /// Goal: packets are held for the difference of the delays plus the margin, until the old path
+    /// is empty; onto a path that is longer by more than the margin, or off one that failed, they
+    /// are not.
     #[test]
     fn packets_are_held_until_none_can_be_overtaken() {
         let (mut long, short) = (tunnels([0, 1], 1), tunnels([2, 3], 2));

@@ -42,8 +42,8 @@ impl PortHeaders {
     /// No header.
     pub const NONE: Self = Self(0);
 
-    /// Returns the tag of a VLAN, 0 for no tag, and the number of a parallel internet, `None` for
-    /// no such header.
+    /// Makes the headers of a VLAN's tag, 0 for no tag, and of the number of a parallel internet,
+    /// `None` for no such header.
     #[inline]
     #[must_use]
     pub const fn new(vlan: u16, pih: Option<Pih>) -> Self {

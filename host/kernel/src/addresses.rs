@@ -117,7 +117,7 @@ impl AddressTable<'_> {
         for key in keys {
             let Some((owner, given)) = self.owner(&key) else { continue };
             if owner != HOST && owner != RESERVED && !keep(owner) {
-                // The programs may have removed it meanwhile, because of its age.
+                // The programs may have removed the address meanwhile, because of its age.
                 let _gone = self.addresses.delete(&key);
                 if !given {
                     self.write_learned(owner, 0)?;

@@ -401,8 +401,8 @@ fn class_of(line: &str) -> Option<u16> {
     u16::from_str_radix(minor, 16).ok()
 }
 
-/// Returns how this kernel attaches programs: by TCX since Linux 6.6, else by `clsact`. 6.1 is the
-/// oldest kernel whose verifier is known to accept them.
+/// Returns how this kernel attaches programs: by TCX since Linux 6.6, by `clsact` since 6.1, the
+/// oldest kernel whose verifier is known to accept them; `None` before.
 pub(crate) fn hooks() -> Option<HookKind> {
     match release() {
         found if found >= (6, 6) => Some(HookKind::Tcx),

@@ -22,7 +22,7 @@ pub(crate) fn ifindex(name: &str) -> Result<u32, PortError> {
 /// Returns the number of queues that the device receives on now, at least 1.
 pub(crate) fn receive_queues(name: &str, ifindex: u32) -> Result<u32, PortError> {
     let mut channels = EthtoolChannels { command: ETHTOOL_GCHANNELS, ..Default::default() };
-    // Without the command (a tap's driver), this is the number of queues that it was made with.
+    // A driver without the command (a tap's) has as many queues as the device was made with.
     match ethtool(name, ptr::from_mut(&mut channels).cast()) {
         Ok(()) => Ok((channels.rx + channels.combined).clamp(1, QUEUES_MAX)),
         Err(_) => {

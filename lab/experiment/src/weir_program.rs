@@ -144,7 +144,7 @@ impl RunningProgram {
 impl Drop for RunningProgram {
     fn drop(&mut self) {
         if self.is_alive() {
-            // If this fails, it ends with the thread that started it.
+            // If this fails, the program ends with the thread that started it.
             let _killed = self.child.kill();
             let _ended = self.child.wait();
         }

@@ -399,7 +399,7 @@ impl Worker {
                 }
                 let _gone = reply.try_send(());
             }
-            // These end the loop before they get here.
+            // These two commands end the loop before they are carried out.
             WorkerCommand::Stop | WorkerCommand::Leave => {}
         }
     }

@@ -16,7 +16,8 @@ type Samples = BTreeMap<String, (String, Vec<f64>)>;
 
 /// Prints a line for each series of `BASE.. -- HEAD..`, which are result files.
 ///
-/// # Errors A file cannot be read, or is no result file.
+/// # Errors
+/// A file cannot be read, or is no result file.
 pub(crate) fn compare(sides: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
     let mut sides = sides.splitn(2, |word| *word == "--");
     let mut side = || read(sides.next().unwrap_or_default());

@@ -162,7 +162,8 @@ const fn later(a: u64, b: u64) -> u64 {
 }
 
 impl ClassNode {
-    /// Bounds the lead that real-time service gives the class over its siblings to [`LEAD_BYTES`].
+    /// Bounds the lead that real-time service gives the class over its siblings to [`LEAD_BYTES`],
+    /// or to `bytes` if that is more.
     #[inline]
     fn bound_lead(&mut self, virtual_now: u64, bytes: u32) {
         let lead = self.virtual_time.wrapping_sub(virtual_now);
@@ -198,8 +199,8 @@ fn lead_max(weight: u32) -> u64 {
 }
 
 /// Virtual time of a byte at weight 1. A packet of one byte at the greatest weight, 10⁶, still
-/// moves virtual time by 1; and the longest packet, 2²⁰ bytes, moves it by 2⁴⁰ at weight 1, a
-/// fraction of the circle.
+/// moves virtual time by 1; and the longest packet, just under 2²⁰ bytes, moves it by just under 2⁴⁰
+/// at weight 1, a fraction of the circle.
 const VIRTUAL_BITS: u32 = 20;
 
 /// Most that real-time service may put a class ahead of its siblings. Without a bound, a class that

@@ -132,7 +132,7 @@ impl Hfsc {
         }
     }
 
-    /// Accounts for `bytes` that `leaf` sent by this criterion; its claim is on top of its home's.
+    /// Accounts for `bytes` that `leaf` sent by this criterion; its claim is its home's first one.
     #[inline(never)]
     pub(super) fn claim_served(&mut self, leaf: u32, now: u64, bytes: u32) {
         let node = &mut self.classes[leaf];

@@ -181,7 +181,8 @@ impl XdpPort {
     }
 
     /// Detaches the program, closes the sockets and returns their chunks. Dropping the port closes
-    /// the sockets only, and detaches the program unless its link is pinned.
+    /// the sockets without returning their chunks, and detaches the program unless its link is
+    /// pinned.
     pub fn close(self, plane: &mut XdpPlane, pool: &mut Pool) {
         let lent = self.shut(plane.devices());
         pool.reclaim(lent);
@@ -300,7 +301,7 @@ impl XdpPort {
     }
 
     /// Tells the gates which frames have arrived. A vif's frames all belong to its gate; a port's
-    /// carry the number of their gate in a mark.
+    /// carry the number of their gate in a mark, or belong to the port's flood gate.
     fn note(&self, pool: &mut Pool, frames: &[Frame]) {
         match self.entry.role {
             DeviceRole::Vif(gate) => self.gates.note_received(gate, frames.len() as u64),

@@ -364,8 +364,8 @@ const DEEPEST: u64 = DEPTH_MAX / 2;
 /// stays the same in time instead of in packets or bytes.
 const RESCALE_TRIES: u32 = 64;
 
-/// A rate in whole bits a second costs less than this, and the product of that with 131 072 bytes
-/// at once, which the program computes, stays below 2⁶⁴.
+/// The most that a byte may cost. Every accepted rate, in whole bits a second, costs less, so the
+/// program's product of it with 131 072 bytes at once stays below 2⁶⁴.
 const COST_MAX: u64 = 1 << 47;
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl LabMachine<'_> {
         // Time is counted in instructions, so that other load on this machine makes the run longer,
         // but changes nothing inside.
         command.args(["-accel", "tcg,thread=single", "-icount", INSTRUCTIONS]);
-        // Without acceleration, Xen or domain 0 fail on features of newer processors.
+        // Without acceleration, Xen or domain 0 fails on features of newer processors.
         command.args(["-cpu", "qemu64", "-smp", "2"]);
         command.args(["-m", MEMORY, "-nodefaults", "-display", "none", "-no-reboot"]);
         command.args(["-serial", "stdio", "-drive", &disk]);
