@@ -345,8 +345,14 @@ impl RunError {
             .peekable();
         // A command that was killed may have said nothing.
         complaints.peek().is_some()
-            && complaints.all(|line| says(line, GONE) && !says(line, NO_PROGRAM))
+            && complaints.all(|line| says(line, GONE) && !names_no_program(line))
     }
+}
+
+/// Returns true if `nsenter`, `ip netns exec` or a shell says that a program is not installed.
+fn names_no_program(line: &str) -> bool {
+    let by_shell = line.starts_with("sh: ") && line.ends_with("not found");
+    by_shell || line.contains("failed to execute") || line.contains("exec of \"")
 }
 
 impl fmt::Display for RunError {
@@ -521,9 +527,6 @@ const GONE: &[&str] = &[
     "is an invalid domain identifier",
 ];
 
-/// Messages of `nsenter`, of `ip netns exec` and of a shell about a program that is not installed.
-const NO_PROGRAM: &[&str] = &["failed to execute", "exec of \"", "sh: "];
-
 /// Lines of `ip` and `tc` that only say that another line complains.
 const SUMMARIES: [&str; 2] = ["Command failed", "We have an error talking to the kernel"];
 
@@ -562,7 +565,9 @@ mod tests {
             ("kill -9 $$", false),
             ("exit 1", false),
             ("no-such-program", false),
-            ("unshare -r no-such-program", false),
+            ("setsid no-such-program", false),
+            ("echo 'exec of \"x\" failed: No such file or directory' >&2; exit 1", false),
+            ("echo 'sh: line 1: /sys/no: No such file or directory' >&2; exit 1", true),
             ("echo 'Cannot find device \"up0\"' >&2; exit 1", true),
             ("echo 'Cannot find device \"up0\"' >&2; echo other >&2; exit 1", false),
         ] {
