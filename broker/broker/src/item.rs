@@ -176,7 +176,7 @@ pub(crate) struct GuardItem {
 
 impl NodeItem {
     /// Returns true if this item takes the place of `actual`. A foreign object is not replaced.
-    pub(crate) fn is_put(&self, actual: Option<&Self>) -> bool {
+    pub(crate) fn replaces(&self, actual: Option<&Self>) -> bool {
         actual != Some(self) && !matches!(actual, Some(Self::Foreign(_)))
     }
 

@@ -86,7 +86,7 @@ impl NodeDriver for LinuxDriver {
             _ => 0,
         };
         let mut puts: Vec<_> =
-            wanted.iter().filter(|(key, item)| item.is_put(actual.get(*key))).collect();
+            wanted.iter().filter(|(key, item)| item.replaces(actual.get(*key))).collect();
         puts.sort_by_key(|(_, item)| rank(item));
         let mut neighbours = String::new();
         let mut holds: BTreeMap<u16, Vec<HeldChange<'_>>> = BTreeMap::new();

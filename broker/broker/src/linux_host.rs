@@ -475,7 +475,9 @@ filter flower
                 KernelObject::Seal(seal) => {
                     bridges += &format!("{}\n", seal.device);
                     let drop = json!({ "actions": [{ "control_action": { "type": "drop" } }] });
-                    seals += &format!("{}\n", json!([{ "kind": "matchall" }, { "options": drop }]));
+                    let filters =
+                        json!([{ "kind": "matchall", "cookie": "drop" }, { "options": drop }]);
+                    seals += &format!("{filters}\n");
                     continue;
                 }
                 KernelObject::Bridge(bridge) => {
@@ -585,7 +587,7 @@ filter flower
         // Forwarded by others, or with the groups of bridges kept: for the host then.
         let whole = answer(&record, 3, &setup, TREE_TEXT);
         assert_eq!(read_of(&whole.replacen("0xfffd", "0x0", 1)), joining("blue1"));
-        let unsealed = read_of(&whole.replacen("\"drop\"", "\"pass\"", 1));
+        let unsealed = read_of(&whole.replacen("\"type\":\"drop\"", "\"type\":\"pass\"", 1));
         assert!(unsealed.iter().all(|line| line.contains("wb3.10")), "{unsealed:?}");
         assert_eq!(unsealed.len(), 2);
         // A VLAN device of another kind is in the way, and the new one has no bridge yet.

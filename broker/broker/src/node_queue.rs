@@ -392,7 +392,7 @@ impl<D: NodeDriver + Send> ConfiguredNode<D> {
                 return Ok(said);
             }
             let puts_links = self.wanted.iter().any(|(key, item)| {
-                matches!(item, NodeItem::Link(_)) && item.is_put(actual.get(key))
+                matches!(item, NodeItem::Link(_)) && item.replaces(actual.get(key))
             });
             // The script touches nothing that is as wanted: if that differs in the next reading,
             // somebody else has changed it.

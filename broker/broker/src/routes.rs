@@ -10,6 +10,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRef, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use weir_api_types::error::ErrorCode;
@@ -422,17 +423,19 @@ impl BrokerInterface {
         order: WriterOrder,
         answered: oneshot::Receiver<Result<T, BrokerRefusal>>,
     ) -> Result<T, BrokerRefusal> {
-        self.orders.try_send(order).map_err(|_| {
-            let most = self.orders.max_capacity();
-            let text = format!("{most} requests wait, which is the most; ask again later");
-            BrokerRefusal::new(ErrorCode::Busy, text)
+        let ends = || {
+            let text = "the broker ends, or lost its store; ask again";
+            BrokerRefusal::new(ErrorCode::NotRunning, text)
+        };
+        self.orders.try_send(order).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                let most = self.orders.max_capacity();
+                let text = format!("{most} requests wait, which is the most; ask again later");
+                BrokerRefusal::new(ErrorCode::Busy, text)
+            }
+            TrySendError::Closed(_) => ends(),
         })?;
-        answered.await.map_err(|_| {
-            BrokerRefusal::new(
-                ErrorCode::NotRunning,
-                "the broker ends, or lost its store; ask again",
-            )
-        })?
+        answered.await.map_err(|_| ends())?
     }
 
     /// Returns the queues of the routers, or a refusal if another broker configures them.

@@ -21,7 +21,7 @@ pub(crate) enum BrokerStoreError {
     /// The database does not answer.
     #[error("store: no answer within {} s", PATIENCE.as_secs())]
     Silent,
-    /// Nothing can be named at random.
+    /// The system gives no random bits.
     #[error("the system gives no random bits")]
     NoRandomBits,
     /// Others have committed more than is kept since the last look: everything is to be read again.
