@@ -558,6 +558,7 @@ mod tests {
             (Edit::unset(KeyPath::vif("z", "")), "there is no vif \"z\""),
             (Edit::set(KeyPath::of("vifs", "a", "delay"), "1ms"), "vifs \"a\".delay must be node"),
             (Edit::set(KeyPath::vif("a", "name"), "b"), "vif \"a\".name identifies the item"),
+            (Edit::set(KeyPath::vif("a", "name.x"), "b"), "vif \"a\".name.x identifies the item"),
             (Edit::set(KeyPath::vif("a", "send.rate"), Value::Null), "vif \"a\".send.rate is null"),
         ] {
             let refused = live.apply(&edit).unwrap_err().to_string();

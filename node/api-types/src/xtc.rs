@@ -333,3 +333,22 @@ pub struct DecisionView {
     /// The whole decision in a line.
     pub text: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: people and programs read the same names.
+    #[test]
+    fn texts_are_the_names_in_json() {
+        fn same(value: impl Serialize + fmt::Display) {
+            assert_eq!(serde_json::json!(value), value.to_string());
+        }
+        use ControlPhase as Phase;
+        use ControlState as State;
+        use PunishmentGrade as Grade;
+        [State::Active, State::Paused, State::Off, State::Leased].map(same);
+        [Phase::Inactive, Phase::Active, Phase::Paused, Phase::Released].map(same);
+        [Grade::Free, Grade::EarlyDrop, Grade::LowerSetPoint, Grade::Stopped].map(same);
+    }
+}

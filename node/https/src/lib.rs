@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the servers of node and broker have in common: a certificate and its key become an
-//! acceptor of TLS connections, and a peer that stops reading loses its connection.
+//! TLS and write timeouts for the servers of node and broker: a certificate and its key become an
+//! acceptor of connections, and a peer that stops reading loses its connection.
 
 use std::fmt::Display;
 use std::io;
