@@ -310,7 +310,7 @@ impl TrafficRun {
     }
 }
 
-/// What is missing for a sender that ends after so many packets.
+/// Returns what is missing for a sender that ends after so many packets.
 fn counted(packets: u64) -> String {
     format!("count = {packets}: a sender that ends before the run")
 }

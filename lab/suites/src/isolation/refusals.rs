@@ -96,6 +96,10 @@ fn commands(rec: &mut Recording<'_>, program: &WeirProgram) -> Result {
             vec!["traffic", "send", "--udp", "198.18.0.1:9", "--size", "9"],
             vec!["sizes = 9", "60 to 9230"],
         ),
+        (
+            vec!["traffic", "send", "--tcp", "198.18.0.1:9", "--count", "9"],
+            vec!["--tcp", "--count", "cannot be used with"],
+        ),
         (vec!["traffic", "receive"], vec!["--sink"]),
         (vec!["traffic", "receive", "--sink", "nothere"], vec!["nothere"]),
         (vec!["traffic", "receive", "--sink", "t0", "--netns", "nothere"], vec!["nothere"]),
