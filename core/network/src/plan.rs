@@ -164,8 +164,8 @@ impl ConnectionTunnels {
 }
 
 /// Returns the nanoseconds for which packets are held so that none on the new path overtakes one on
-/// the old path: the difference of the delays plus [`HOLD_MARGIN`], at most [`HOLD_MAX`]. It is 0 if
-/// a link of the old path is down, since nothing is under way there.
+/// the old path: the difference of the delays plus [`HOLD_MARGIN`], at most [`HOLD_MAX`]. It is 0
+/// if a link of the old path is down, since nothing is under way there.
 fn hold(topology: &NetworkTopology, old: &RoutedPath, new: &RoutedPath) -> u64 {
     let is_up = |id: &ArcId| topology.arc(*id).is_some_and(|arc| arc.is_up);
     let hold = old.delay.saturating_add(HOLD_MARGIN.as_nanos()).saturating_sub(new.delay);

@@ -199,8 +199,8 @@ fn lead_max(weight: u32) -> u64 {
 }
 
 /// Virtual time of a byte at weight 1. A packet of one byte at the greatest weight, 10⁶, still
-/// moves virtual time by 1; and the longest packet, just under 2²⁰ bytes, moves it by just under 2⁴⁰
-/// at weight 1, a fraction of the circle.
+/// moves virtual time by 1; and the longest packet, just under 2²⁰ bytes, moves it by just under
+/// 2⁴⁰ at weight 1, a fraction of the circle.
 const VIRTUAL_BITS: u32 = 20;
 
 /// Most that real-time service may put a class ahead of its siblings. Without a bound, a class that

@@ -145,11 +145,11 @@ impl Switch {
     }
 
     /// Returns the number of packets that a vif may hand in now without a refusal (`send`), or that
-    /// may be handed in for it (`receive`). The credit is the least of the room in its queues, in its
-    /// smooth window and (`receive`) at its router's limit, its share of the pool, and the packet
-    /// tokens of the policers of vif, router and slice; zero for a vif that does not exist. Bits
-    /// that are policed do not count. Vifs of one router or slice share tokens, so grant these to
-    /// one vif at a time.
+    /// may be handed in for it (`receive`). The credit is the least of the room in its queues, in
+    /// its smooth window and (`receive`) at its router's limit, its share of the pool, and the
+    /// packet tokens of the policers of vif, router and slice; zero for a vif that does not exist.
+    /// Bits that are policed do not count. Vifs of one router or slice share tokens, so grant these
+    /// to one vif at a time.
     #[must_use]
     pub fn credit(&self, now: Instant, vif: VifId, direction: Direction) -> u32 {
         let Some(vif) = self.slot(vif) else { return 0 };

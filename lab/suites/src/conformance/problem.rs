@@ -25,8 +25,8 @@ impl ConformanceScenario {
     /// Reads a scenario; `file` is for errors.
     ///
     /// # Errors
-    /// The text is no scenario, a value is out of bounds, a key would be ignored, or a judgement has
-    /// nothing to judge.
+    /// The text is no scenario, a value is out of bounds, a key would be ignored, or a judgement
+    /// has nothing to judge.
     pub fn parse(file: &str, text: &str) -> Result<Self, ExperimentError> {
         let wrong = |what: String| ExperimentError::Scenario { name: file.to_owned(), what };
         let scenario: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
