@@ -106,8 +106,8 @@ static __always_inline int has_room(__u32 owner, __u32 most)
 	__u32 *own = bpf_map_lookup_elem(&learned, &owner);
 	__u32 *all = bpf_map_lookup_elem(&learned, &zero);
 
-	/* Two processors that decrement at once may wrap a count; above the most, it counts as
-	 * 0. */
+	/* Two processors that decrement at once may wrap a vif's count: one above LEARNED_MAX
+	 * stands for 0. */
 	return own && all && (*own < most || *own > LEARNED_MAX) && *all < LEARNED_MAX;
 }
 

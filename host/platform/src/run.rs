@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -265,6 +265,7 @@ impl Platform for Host {
             Some(status) if status.success() => Ok(output.stdout),
             Some(status) => Err(fail(CommandFailure::Status {
                 status: status.to_string(),
+                is_killed: status.signal().is_some(),
                 line: command.blamed_line(&output.stderr).map(str::to_owned),
                 stderr: output.stderr,
             })),
@@ -320,6 +321,8 @@ pub enum CommandFailure {
     Status {
         /// For example "exit status: 2".
         status: String,
+        /// True if a signal ended it.
+        is_killed: bool,
         /// The line of a batch that failed.
         line: Option<String>,
         /// Its standard error.
@@ -337,13 +340,14 @@ impl RunError {
     /// Returns true if the command failed only because the object to change does not exist (any
     /// more). For an undo that is success.
     pub fn is_gone(&self) -> bool {
-        let CommandFailure::Status { stderr, .. } = &self.failure else { return false };
+        let CommandFailure::Status { is_killed: false, stderr, .. } = &self.failure else {
+            return false;
+        };
         let says = |line: &str, texts: &[&str]| texts.iter().any(|text| line.contains(text));
         let mut complaints = stderr
             .lines()
             .filter(|l| !l.trim().is_empty() && !SUMMARIES.iter().any(|text| l.starts_with(text)))
             .peekable();
-        // A command that was killed may have said nothing.
         complaints.peek().is_some()
             && complaints.all(|line| says(line, GONE) && !names_no_program(line))
     }
@@ -360,7 +364,7 @@ impl fmt::Display for RunError {
         let command = self.command.split(" <<'END'").next().unwrap_or_default();
         match &self.failure {
             CommandFailure::Start(error) => write!(f, "`{command}` could not be started: {error}"),
-            CommandFailure::Status { status, line, stderr } => {
+            CommandFailure::Status { status, line, stderr, .. } => {
                 write!(f, "`{command}` failed ({status})")?;
                 if let Some(line) = line {
                     write!(f, " at `{line}`")?;
@@ -504,9 +508,10 @@ const STOP_POLL: Duration = Duration::from_millis(50);
 /// The most output that is read: 4096 links as detailed JSON stay below 8 MB.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// Messages of `ip`, `tc`, `bridge`, `nsenter` and `xl` about an object that does not exist.
+/// Messages of `ip`, `tc`, `bridge`, `nsenter`, `xl` and shells about what does not exist.
 const GONE: &[&str] = &[
     "Cannot find device",
+    "Directory nonexistent",
     "does not exist",
     "No such file or directory",
     "No such process",
@@ -563,11 +568,12 @@ mod tests {
     fn a_command_that_is_killed_or_missing_does_not_count_as_done() {
         for (line, is_gone) in [
             ("kill -9 $$", false),
+            ("echo 'Cannot find device \"up0\"' >&2; kill -9 $$", false),
             ("exit 1", false),
             ("no-such-program", false),
             ("setsid no-such-program", false),
             ("echo 'exec of \"x\" failed: No such file or directory' >&2; exit 1", false),
-            ("echo 'sh: line 1: /sys/no: No such file or directory' >&2; exit 1", true),
+            ("echo 1 > /no/such/file", true),
             ("echo 'Cannot find device \"up0\"' >&2; exit 1", true),
             ("echo 'Cannot find device \"up0\"' >&2; echo other >&2; exit 1", false),
         ] {

@@ -22,7 +22,7 @@ fn change(number: u32) -> (String, Undo) {
 
 fn refused(stderr: &str) -> Result<String, RunError> {
     let (status, stderr) = ("exit status: 1".to_owned(), stderr.to_owned());
-    let failure = CommandFailure::Status { status, line: None, stderr };
+    let failure = CommandFailure::Status { status, is_killed: false, line: None, stderr };
     Err(RunError { command: "ip".to_owned(), failure })
 }
 

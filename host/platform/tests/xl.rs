@@ -203,7 +203,7 @@ impl Platform for Xen {
         let fail = |file: &str| {
             let (stderr, status) = recorded(self.run, file);
             let status = format!("exit status: {status}");
-            let failure = CommandFailure::Status { status, line: None, stderr };
+            let failure = CommandFailure::Status { status, is_killed: false, line: None, stderr };
             Err(RunError { command: line.clone(), failure })
         };
         if *self.gone.lock().unwrap() {

@@ -3,10 +3,10 @@
 //!
 //! A [`TrafficRun`] that is written for the wire runs here unchanged, if virtual time has all of
 //! its parts: the switch with a policy and its changes, or Xen's native back end; senders with a
-//! rate; the sink at the wire's end. A run with a kernel's bridge, TCP, a sender without a rate or
-//! shared processors is refused, and the error names that part. Every stream goes to the wire and
-//! lasts for the whole run: its count, tag and destination are ignored, and so are changes of the
-//! policy where Xen's back end is in the middle.
+//! rate; the sink at the wire's end. A run with a kernel's bridge, TCP, shared processors, a sender
+//! without a rate or with a count, a stream with `vlan` or `pih`, or changes of the policy at Xen's
+//! back end is refused, and the error names that part. Every stream goes to the wire; its
+//! destination is ignored.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
