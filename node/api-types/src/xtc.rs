@@ -347,8 +347,10 @@ mod tests {
         use ControlPhase as Phase;
         use ControlState as State;
         use PunishmentGrade as Grade;
-        [State::Active, State::Paused, State::Off, State::Leased].map(same);
-        [Phase::Inactive, Phase::Active, Phase::Paused, Phase::Released].map(same);
-        [Grade::Free, Grade::EarlyDrop, Grade::LowerSetPoint, Grade::Stopped].map(same);
+        [State::Active, State::Paused, State::Off, State::Leased].into_iter().for_each(same);
+        [Phase::Inactive, Phase::Active, Phase::Paused, Phase::Released].into_iter().for_each(same);
+        [Grade::Free, Grade::EarlyDrop, Grade::LowerSetPoint, Grade::Stopped]
+            .into_iter()
+            .for_each(same);
     }
 }
