@@ -91,8 +91,8 @@ impl Controller for Pi {
         let otherwise = if self.previous.is_empty() { 0.0 } else { error };
         let before = self.previous.error_or(now, sample.span, otherwise);
         if dead_zone.holds(self.set_point, sample.rate()) {
-            // As published: e(k−1) is the error of the last sample, whether or not it moved the
-            // cap.
+            // In the published controller e(k−1) is the error of the last sample, also if that
+            // sample did not move the cap.
             self.previous.set(now, error);
             return self.hold(now, ActionReason::DeadZone);
         }

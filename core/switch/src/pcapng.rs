@@ -48,7 +48,7 @@ pub fn packet(out: &mut Vec<u8>, interface: u32, origin_ns: u64, frame: &Capture
         word(out, u32::from(frame.length));
         padded(out, frame.bytes);
         let inbound: u32 = match frame.direction {
-            // As seen from the host's side of the vif, where tcpdump would run.
+            // The flag is relative to the host's side of the vif, where tcpdump would run.
             Direction::Send => 1,
             Direction::Receive => 2,
         };

@@ -207,8 +207,8 @@ impl Socket {
         }
         let frames = self.tx_limit.saturating_sub(self.outstanding);
         let bytes = self.tx_bytes.saturating_sub(self.outstanding_bytes);
-        // As many as fit if each has the length of `LONG_FRAME`; with shorter ones a caller asks
-        // again.
+        // The bytes are divided by the length of a long frame. If the frames are shorter, there is
+        // still room after them, and the caller asks again.
         frames.min(u32::try_from(bytes.div_ceil(LONG_FRAME)).unwrap_or(u32::MAX))
     }
 

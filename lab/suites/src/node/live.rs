@@ -50,7 +50,7 @@ pub(super) fn show(rec: &mut Recording<'_>) -> Result {
 struct LiveResult {
     /// The milliseconds of each change, from the request to the answer.
     values_ms: Vec<f64>,
-    /// The same for changes that added or removed vifs.
+    /// The milliseconds of each change that added or removed vifs, measured likewise.
     vifs_ms: Vec<f64>,
     /// The end of the last change, on the monotonic clock.
     end_ns: u64,

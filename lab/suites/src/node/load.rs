@@ -48,7 +48,7 @@ pub(super) fn flooded(
 struct LoadRequests {
     /// Milliseconds of each read, from the instant when it was due.
     reads_ms: Vec<f64>,
-    /// The same for the changes.
+    /// Milliseconds of each change, from the instant when it was due.
     changes_ms: Vec<f64>,
     /// Answers other than 200, and connections that broke.
     failed: u64,

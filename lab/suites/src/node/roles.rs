@@ -36,7 +36,7 @@ fn attack(
     let node = rig.running()?;
     let root = node.client();
     let before = node.document()?;
-    // As many wrong tokens as are checked in a minute, and then some that are not.
+    // The node checks only so many wrong tokens a minute; these are more.
     let mut empty = root.clone().with_token("").connect()?;
     let nothing = statuses(&mut empty, &unknown(own))?;
     let mut guesser = root.clone().with_token("not-a-token").connect()?;
